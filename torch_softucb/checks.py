@@ -1,0 +1,154 @@
+"""The only place that words an input error: what was expected, what came, how to mend it.
+
+Every function takes ``where`` (the caller's public name) first. Checks that must read a tensor's *values* are
+passed over while torch traces the code (``torch.compile``) or maps it (``torch.func``), where values are not there yet.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+
+import torch
+from torch import Tensor
+
+
+class NumericalError(ArithmeticError):
+    """Numbers that cannot be right (a cache off the truth, NaN in an estimate): never repaired in silence."""
+
+
+def _readable(tensor: Tensor) -> bool:
+    if torch.compiler.is_compiling():
+        return False
+    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # type: ignore[attr-defined]
+
+
+def check_number(
+    where: str, name: str, value: object, *, low: float, high: float = math.inf, open_low: bool = False
+) -> float:
+    """A finite number in ``[low, high)``, or in ``(low, high)`` with ``open_low``."""
+    span = f"{'(' if open_low else '['}{low:g}, {high:g})"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{where}: {name} must be a number in {span}, got {type(value).__name__}")
+    if not (math.isfinite(value) and low <= value < high) or (open_low and value == low):
+        raise ValueError(f"{where}: {name} must be in {span}, got {value}")
+    return float(value)
+
+
+def check_integer(where: str, name: str, value: object, *, low: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{where}: {name} must be a whole number, at least {low}, got {value!r}")
+    if value < low:
+        raise ValueError(f"{where}: {name} must be at least {low}, got {value}")
+    return value
+
+
+def check_choice(where: str, name: str, value: object, choices: Collection[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"{where}: {name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+
+
+def check_delta(where: str, delta: float) -> float:
+    """Departure D2: below 0.5 the coldness can be negative and Lemma 2's proof fails."""
+    if isinstance(delta, bool) or not isinstance(delta, (int, float)):
+        raise TypeError(f"{where}: delta must be a number in [0.5, 1), got {type(delta).__name__}")
+    if not 0.5 <= delta < 1.0:
+        raise ValueError(f"{where}: delta must be in [0.5, 1), got {delta}; below 0.5 gamma can be negative (D2)")
+    return float(delta)
+
+
+def check_float_tensor(
+    where: str, name: str, tensor: object, *, dtype: torch.dtype | None = None, device: torch.device | None = None
+) -> None:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{where}: {name} must be a floating point tensor, got {type(tensor).__name__}")
+    if not tensor.is_floating_point():
+        raise TypeError(f"{where}: {name} must be a floating point tensor, got dtype {tensor.dtype}")
+    if dtype is not None and tensor.dtype != dtype:
+        raise TypeError(
+            f"{where}: {name} must have the policy's dtype {dtype}, got {tensor.dtype}; "
+            f"use {name}.to({dtype}) or policy.to({tensor.dtype})"
+        )
+    if device is not None and tensor.device != device:
+        raise ValueError(f"{where}: {name} must be on {device}, got {tensor.device}; use {name}.to({str(device)!r})")
+
+
+def check_shape(where: str, name: str, shape: Sequence[int], ok: bool, expected: str) -> None:
+    if not ok:
+        raise ValueError(f"{where}: {name} must have shape {expected}, got {tuple(shape)}")
+
+
+def check_arm_axis(where: str, name: str, tensor: Tensor) -> None:
+    check_shape(where, name, tensor.shape, tensor.dim() >= 1 and tensor.shape[-1] >= 1, "(*B, K) with K >= 1")
+
+
+def check_batch(where: str, name: str, tensor: Tensor, batch: torch.Size) -> None:
+    """``()`` or the batch shape itself: one number for all, or one a bandit."""
+    check_shape(where, name, tensor.shape, tensor.shape in ((), batch), f"() or {tuple(batch)}")
+
+
+def check_finite(where: str, name: str, tensor: Tensor) -> None:
+    if _readable(tensor) and not bool(tensor.isfinite().all()):
+        bad = ~tensor.isfinite()
+        first = tuple(bad.nonzero()[0].tolist())
+        raise ValueError(
+            f"{where}: {name} must be finite, got {int(bad.sum())} NaN or infinite of {tensor.numel()} values, "
+            f"the first at {first}; nothing was changed"
+        )
+
+
+def check_mask(where: str, mask: object, shape: Sequence[int], *, device: torch.device | None = None) -> None:
+    """A bool tensor of the arms' shape ``(*B, K)``, or ``(K,)`` for all, with an allowed arm in every row."""
+    if mask is None:
+        return
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        got = f"dtype {mask.dtype}" if isinstance(mask, Tensor) else type(mask).__name__
+        raise TypeError(f"{where}: mask must be a bool tensor, True = allowed, got {got}")
+    expected = f"{tuple(shape)} or {tuple(shape[-1:])}"
+    check_shape(where, "mask", mask.shape, tuple(mask.shape) in (tuple(shape), tuple(shape[-1:])), expected)
+    if device is not None and mask.device != device:
+        raise ValueError(f"{where}: mask must be on {device}, got {mask.device}; use mask.to({str(device)!r})")
+    if _readable(mask) and not bool(mask.any(-1).all()):
+        rows = (~mask.any(-1)).nonzero()
+        raise ValueError(
+            f"{where}: mask must allow at least one arm in every row, got {len(rows)} rows with none, "
+            f"the first at {tuple(rows[0].tolist())}; leave such rows out"
+        )
+
+
+def check_bandit(where: str, bandit: object, batch_shape: Sequence[int], *, device: torch.device) -> None:
+    """Ids of rows of a flat batch of bandits: int64 ``(N,)``, each in ``[0, num_bandits)``."""
+    if len(batch_shape) != 1:
+        raise ValueError(
+            f"{where}: bandit needs a policy with one batch dimension, got batch_shape {tuple(batch_shape)}; "
+            "call policy.reset(batch_shape=(num_bandits,)) first"
+        )
+    if not isinstance(bandit, Tensor) or bandit.dtype != torch.int64:
+        got = f"dtype {bandit.dtype}" if isinstance(bandit, Tensor) else type(bandit).__name__
+        raise TypeError(f"{where}: bandit must be an int64 tensor of bandit ids, got {got}")
+    check_shape(where, "bandit", bandit.shape, bandit.dim() == 1, "(N,)")
+    if bandit.device != device:
+        raise ValueError(f"{where}: bandit must be on {device}, got {bandit.device}; use bandit.to({str(device)!r})")
+    if _readable(bandit) and bandit.numel():
+        low, high = (int(v) for v in bandit.aminmax())
+        if low < 0 or high >= batch_shape[0]:
+            unknown = low if low < 0 else high
+            raise ValueError(
+                f"{where}: bandit ids must be in [0, {batch_shape[0]}), got {unknown}; nothing was changed"
+            )
+
+
+def check_arm_ids(where: str, arm: object, batch: torch.Size, num_arms: int) -> None:
+    """Chosen arms: int64 of the decision's batch shape, each in ``[0, K)``."""
+    if not isinstance(arm, Tensor) or arm.dtype != torch.int64:
+        got = f"dtype {arm.dtype}" if isinstance(arm, Tensor) else type(arm).__name__
+        raise TypeError(f"{where}: arm must be an int64 tensor of arm numbers, got {got}")
+    check_shape(where, "arm", arm.shape, arm.shape == batch, str(tuple(batch)))
+    if _readable(arm) and arm.numel():
+        low, high = (int(v) for v in arm.aminmax())
+        if low < 0 or high >= num_arms:
+            raise ValueError(f"{where}: arm must be in [0, {num_arms}), got {low if low < 0 else high}")
+
+
+def require(condition: bool, message: str, error: type[Exception] = ValueError) -> None:
+    """For rules that only one caller has: ``message`` follows the same pattern."""
+    if not condition:
+        raise error(message)

@@ -1,0 +1,43 @@
+"""Pure formulas of the paper, one idea a file; any leading batch shape, float32 or float64, masks on every arm axis."""
+
+from torch_softucb.functional.bounds import beta_upper_bound, regret_bound, thompson_scale
+from torch_softucb.functional.draw import draw_arm
+from torch_softucb.functional.gradient import expected_reward, nonnegative, reward_gradient
+from torch_softucb.functional.index import soft_ucb_index
+from torch_softucb.functional.objective import (
+    Objective,
+    OnlineGradient,
+    offline_objective,
+    online_gradient,
+    online_objective,
+    sum_width,
+)
+from torch_softucb.functional.policy import arm_probabilities, coldness, greedy_probabilities, smooth_coldness
+from torch_softucb.functional.regret import expected_regret
+from torch_softucb.functional.ridge import ridge_drift, ridge_estimate, ridge_root, ridge_root_update
+
+__all__ = [
+    "Objective",
+    "OnlineGradient",
+    "arm_probabilities",
+    "beta_upper_bound",
+    "coldness",
+    "draw_arm",
+    "expected_regret",
+    "expected_reward",
+    "greedy_probabilities",
+    "nonnegative",
+    "offline_objective",
+    "online_gradient",
+    "online_objective",
+    "regret_bound",
+    "reward_gradient",
+    "ridge_drift",
+    "ridge_estimate",
+    "ridge_root",
+    "ridge_root_update",
+    "smooth_coldness",
+    "soft_ucb_index",
+    "sum_width",
+    "thompson_scale",
+]

@@ -1,0 +1,36 @@
+"""The UCB-based index S, Eqs. 6-7."""
+
+from torch import Tensor
+
+from torch_softucb.checks import check_arm_axis, check_batch, check_mask, check_shape
+
+
+def soft_ucb_index(
+    mu_hat: Tensor,  # (*B, K)
+    width: Tensor,  # (*B, K)
+    beta: Tensor,  # () or (*B,)
+    *,
+    mask: Tensor | None = None,  # (K,) or (*B, K), True = allowed
+) -> Tensor:  # (*B, K)
+    r"""Index of every arm, :math:`S_i = \beta\phi_i - \hat\Delta_i` (Eqs. 6-7), as UCB_i - max_j LCB_j.
+
+    ``i_star``, the arm with the largest *lower* bound, is not the best arm; it is taken among the allowed arms. The gap
+    is signed, as printed (D11). A masked arm's S is computed like any other and means nothing.
+
+    Example:
+        >>> soft_ucb_index(torch.tensor([1.0, 0.0]), torch.tensor([0.1, 0.2]), torch.tensor(1.0))
+        tensor([ 0.2000, -0.7000])
+    """
+    check_arm_axis("soft_ucb_index", "mu_hat", mu_hat)
+    check_shape("soft_ucb_index", "width", width.shape, width.shape == mu_hat.shape, f"of mu_hat {tuple(mu_hat.shape)}")
+    check_batch("soft_ucb_index", "beta", beta, mu_hat.shape[:-1])
+    check_mask("soft_ucb_index", mask, mu_hat.shape)
+    return index_unchecked(mu_hat, width, beta, mask)
+
+
+def index_unchecked(mu_hat: Tensor, width: Tensor, beta: Tensor, mask: Tensor | None) -> Tensor:
+    radius = beta.unsqueeze(-1) * width
+    lower = mu_hat - radius
+    if mask is not None:
+        lower = lower.masked_fill(~mask, -float("inf"))
+    return mu_hat + radius - lower.amax(-1, keepdim=True)  # Eq. 7

@@ -1,0 +1,112 @@
+"""From index to probabilities: coldness (Eq. 9 and its smooth repair) and softmax (Eq. 8)."""
+
+import torch
+from torch import Tensor
+
+from torch_softucb.checks import check_arm_axis, check_batch, check_delta, check_mask, check_number
+
+_NEVER = -float("inf")
+
+
+def masked(values: Tensor, mask: Tensor | None) -> Tensor:
+    """``values`` with -inf at the arms that are not allowed."""
+    return values if mask is None else values.masked_fill(~mask, _NEVER)
+
+
+def coldness(
+    index: Tensor,  # (*B, K)
+    delta: float,
+    *,
+    mask: Tensor | None = None,  # (K,) or (*B, K)
+) -> Tensor:  # (*B,)
+    """Softmax coldness gamma, Eq. 9: log(delta |L| / (1 - delta)) / max S, with L the allowed arms of S < 0.
+
+    Departure D1: no arm in L (log 0) or max S <= 0 (always so at beta = 0) means that there is nothing to eliminate yet:
+    gamma = 0, the policy is uniform. Differentiable through max S; |L| is a count, and gamma jumps where it changes.
+
+    Example:
+        >>> coldness(torch.tensor([0.2, -0.7]), 0.9)  # log(9) / 0.2
+        tensor(10.9861)
+    """
+    delta = check_delta("coldness", delta)
+    check_arm_axis("coldness", "index", index)
+    check_mask("coldness", mask, index.shape)
+    return coldness_unchecked(index, delta, mask)
+
+
+def coldness_unchecked(index: Tensor, delta: float, mask: Tensor | None) -> Tensor:
+    s_max = masked(index, mask).amax(-1)
+    low = index < 0 if mask is None else (index < 0) & mask
+    num_low = low.sum(-1).to(index.dtype)  # an int64 count would make log float32
+    defined = (num_low > 0) & (s_max > 0)
+    s_safe = torch.where(defined, s_max, torch.ones_like(s_max))  # no inf in the unused branch
+    gamma = torch.log(num_low.clamp(min=1) * (delta / (1 - delta))) / s_safe  # Eq. 9
+    return torch.where(defined, gamma, torch.zeros_like(gamma))
+
+
+def smooth_coldness(
+    index: Tensor,  # (*B, K)
+    delta: float,
+    *,
+    smoothing: float = 0.1,
+    mask: Tensor | None = None,  # (K,) or (*B, K)
+) -> Tensor:  # (*B,)
+    """Coldness that is continuous in beta (departure D6, ``smooth``): |L| becomes a soft count n >= |L|.
+
+    n = sum_i exp(-max(S_i, 0) / (smoothing max S)), gamma = log(1 + n delta / (1 - delta)) / max S; 0 where max S <= 0.
+    Lemma 2 still holds, as exp(gamma max S) >= delta |L| / (1 - delta).
+
+    Example:
+        >>> smooth_coldness(torch.tensor([0.2, -0.7]), 0.9)  # n = 1 + exp(-10), log(1 + 9 n) / 0.2
+        tensor(11.5131)
+    """
+    delta = check_delta("smooth_coldness", delta)
+    smoothing = check_number("smooth_coldness", "smoothing", smoothing, low=0.0, open_low=True)
+    check_arm_axis("smooth_coldness", "index", index)
+    check_mask("smooth_coldness", mask, index.shape)
+    return smooth_coldness_unchecked(index, delta, smoothing, mask)
+
+
+def smooth_coldness_unchecked(index: Tensor, delta: float, smoothing: float, mask: Tensor | None) -> Tensor:
+    s_max = masked(index, mask).amax(-1)
+    defined = s_max > 0
+    s_safe = torch.where(defined, s_max, torch.ones_like(s_max))
+    near_low = torch.exp(index.clamp(min=0) / (-smoothing * s_safe).unsqueeze(-1))
+    if mask is not None:
+        near_low = torch.where(mask, near_low, torch.zeros_like(near_low))
+    gamma = torch.log1p(near_low.sum(-1) * (delta / (1 - delta))) / s_safe
+    return torch.where(defined, gamma, torch.zeros_like(gamma))
+
+
+def arm_probabilities(
+    index: Tensor,  # (*B, K)
+    gamma: Tensor,  # () or (*B,)
+    *,
+    mask: Tensor | None = None,  # (K,) or (*B, K)
+) -> Tensor:  # (*B, K)
+    """Softmax over the allowed arms, Eq. 8: p = softmax(gamma S); exactly 0 for masked arms.
+
+    Example:
+        >>> arm_probabilities(torch.tensor([0.0, 0.0, 5.0]), torch.tensor(0.0), mask=torch.tensor([True, True, False]))
+        tensor([0.5000, 0.5000, 0.0000])
+    """
+    check_arm_axis("arm_probabilities", "index", index)
+    check_batch("arm_probabilities", "gamma", gamma, index.shape[:-1])
+    check_mask("arm_probabilities", mask, index.shape)
+    return torch.softmax(masked(gamma.unsqueeze(-1) * index, mask), dim=-1)  # Eq. 8
+
+
+def greedy_probabilities(
+    index: Tensor,  # (*B, K)
+    *,
+    mask: Tensor | None = None,  # (K,) or (*B, K)
+) -> Tensor:  # (*B, K)
+    """All mass on the arm of the largest index; arms that tie share it, so that no arm's position matters.
+
+    Example:
+        >>> greedy_probabilities(torch.tensor([1.0, 3.0, 3.0]))
+        tensor([0.0000, 0.5000, 0.5000])
+    """
+    index = masked(index, mask)
+    best = (index == index.amax(-1, keepdim=True)).to(index.dtype)
+    return best / best.sum(-1, keepdim=True)

@@ -1,0 +1,205 @@
+"""What every policy is: statistics in, a decision out. Subclasses say only how estimates become a decision."""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from torch_softucb import functional as F
+from torch_softucb.checks import (
+    check_bandit,
+    check_finite,
+    check_float_tensor,
+    check_integer,
+    check_mask,
+    check_number,
+    check_shape,
+)
+from torch_softucb.policies.statistics import fresh_rows, observe_many, observe_one, pack, unpack
+from torch_softucb.types import Decision, Estimate, RidgeState
+
+
+class BanditPolicy(nn.Module, ABC):
+    """A linear bandit policy over ridge statistics, for one bandit or a batch of independent ones.
+
+    Args:
+        dim: number of features d.
+        ridge_alpha: ridge weight alpha; V starts as alpha I.
+        refresh_every: after so many single observations a bandit's cache is made anew from V.
+
+    The statistics are one float64 buffer whatever the policy's dtype; they go into ``state_dict`` and follow ``.to()``.
+    """
+
+    normals_per_decision = 0  # standard normal numbers that Decision.pick takes; 0: one uniform number
+    _ddp_params_and_buffers_to_ignore = ("statistics",)  # else DDP writes rank 0's statistics over every other rank's
+    statistics: Tensor
+    _like: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        ridge_alpha: float = 1.0,
+        refresh_every: int = 1024,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.dim = check_integer(name, "dim", dim, low=1)
+        self.ridge_alpha = check_number(name, "ridge_alpha", ridge_alpha, low=0.0, open_low=True)
+        self.refresh_every = check_integer(name, "refresh_every", refresh_every, low=1)
+        self.register_buffer("_like", torch.empty(0, dtype=dtype, device=device), persistent=False)
+        check_float_tensor(name, "dtype", self._like)
+        self.register_buffer("statistics", fresh_rows((), self.dim, self.ridge_alpha, self._like.device))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the arms it takes and the decisions it gives."""
+        return self._like.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self._like.device
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        return self.statistics.shape[:-1]
+
+    @property
+    def state(self) -> RidgeState:
+        """Views of V, root, b, count: to look at."""
+        return unpack(self.statistics, self.dim)
+
+    def reset(self, *, batch_shape: tuple[int, ...] = ()) -> None:
+        """Forget everything; from now on, ``batch_shape`` independent bandits. ``()`` is one bandit."""
+        for size in batch_shape:
+            check_integer(f"{type(self).__name__}.reset", "batch_shape", size, low=1)
+        self.statistics = fresh_rows(tuple(batch_shape), self.dim, self.ridge_alpha, self.device)
+
+    def drift(self) -> Tensor:  # (*B,)
+        """How far each cache is off: max |I - root^T V root|; times d, a bound of width^2's relative error."""
+        return F.ridge_drift(self.state.V, self.state.root)
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Make every cache anew from V."""
+        old = self.state
+        self.statistics.copy_(pack(old._replace(root=F.ridge_root(old.V))))
+
+    def forward(
+        self,
+        arms: Tensor,  # (K, d) or (*B, K, d); with one bandit, leading dims are requests
+        *,
+        mask: Tensor | None = None,  # (K,) or (*B, K), True = allowed
+        bandit: Tensor | None = None,  # (N,) rows of the batch; arms are then (K, d) or (N, K, d)
+    ) -> Decision:
+        """Decide on these arms; changes nothing."""
+        where = type(self).__name__
+        check_float_tensor(where, "arms", arms, dtype=self.dtype, device=self.device)
+        if bandit is not None:
+            check_bandit(where, bandit, self.batch_shape, device=self.device)
+        rows = self.batch_shape if bandit is None else bandit.shape
+        lead = arms.shape[:-2]
+        expected = f"(K, {self.dim}) or ({', '.join(map(str, rows)) or '*requests'}, K, {self.dim})"
+        ok = arms.dim() >= 2 and arms.shape[-1] == self.dim and arms.shape[-2] >= 1 and (not rows or lead in ((), rows))
+        check_shape(where, "arms", arms.shape, ok, expected)
+        check_mask(where, mask, (*(rows or lead), arms.shape[-2]), device=self.device)
+        return self.decide(self._estimate(where, arms, bandit), mask=mask, bandit=bandit)
+
+    def _estimate(self, where: str, arms: Tensor, bandit: Tensor | None) -> Estimate:
+        state = unpack(self.statistics if bandit is None else self.statistics[bandit], self.dim)
+        wide = arms.to(torch.float64)  # statistics are float64; a float32 product would lose sqrt(cond(V)) * 6e-8
+        mu_hat, width = F.ridge_estimate(wide, state.root, state.b)
+        check_finite(where, "arms", mu_hat)  # NaN or inf in a feature always reaches mu_hat: 0 * inf is NaN
+
+        def perturb(z: Tensor) -> Tensor:
+            step = state.root @ z.to(torch.float64).unsqueeze(-1)
+            return (wide @ step).squeeze(-1).to(arms.dtype)
+
+        dtype = arms.dtype
+        return Estimate(mu_hat.to(dtype), width.to(dtype), state.count.to(dtype), state.gamma.to(dtype), perturb)
+
+    @abstractmethod
+    def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
+        """From estimates to a decision: all that tells one policy from another. Inputs were checked by the caller."""
+
+    def _next_gamma(self, decision: Decision | None, old: RidgeState, bandit: Tensor | None) -> Tensor:
+        return old.gamma
+
+    @torch.no_grad()
+    def update(
+        self,
+        x: Tensor,  # (*B, d), or (*B, n, d) for n observations a bandit; with one bandit, all leading dims are folded in
+        reward: Tensor,  # x's shape without the last dim
+        *,
+        bandit: Tensor | None = None,  # (N,) rows of the batch, repeated ids allowed; x is then (N, d) or (N, n, d)
+        decision: Decision | None = None,
+    ) -> None:
+        """Take in observed rewards. Takes effect whole or, on bad input, raises and changes nothing."""
+        where = f"{type(self).__name__}.update"
+        check_float_tensor(where, "x", x, dtype=self.dtype, device=self.device)
+        check_float_tensor(where, "reward", reward, dtype=self.dtype, device=self.device)
+        if bandit is not None:
+            check_bandit(where, bandit, self.batch_shape, device=self.device)
+        rows = self.batch_shape if bandit is None else bandit.shape
+        lead = x.shape[:-1]
+        expected = f"({', '.join(map(str, rows)) or '*n'}, {self.dim}) or (*B, n, {self.dim})"
+        fits = not rows or lead == rows or lead[:-1] == rows
+        check_shape(where, "x", x.shape, x.dim() >= 1 and x.shape[-1] == self.dim and fits, expected)
+        check_shape(where, "reward", reward.shape, reward.shape == lead, f"{tuple(lead)}, that of x without its last dim")
+        check_finite(where, "x", x)
+        check_finite(where, "reward", reward)
+        x, reward = x.to(torch.float64), reward.to(torch.float64)
+        if not rows and lead != ():
+            x, reward = x.reshape(-1, self.dim), reward.reshape(-1)
+        if bandit is None:
+            self.statistics.copy_(self._observe(self.statistics, x, reward, decision, None))
+            return
+        unique, group = bandit.unique(return_inverse=True)
+        if len(unique) < len(bandit):
+            new = self._observe_groups(unique, group, x, reward, decision)
+        else:
+            unique = bandit
+            new = self._observe(self.statistics[bandit], x, reward, decision, bandit)
+        self.statistics.index_copy_(0, unique, new)
+
+    def _observe(
+        self, rows: Tensor, x: Tensor, reward: Tensor, decision: Decision | None, bandit: Tensor | None
+    ) -> Tensor:
+        old = unpack(rows, self.dim)
+        gamma = self._next_gamma(decision, old, bandit)
+        if x.dim() > rows.dim() and x.shape[-2] == 1:
+            x, reward = x.squeeze(-2), reward.squeeze(-1)
+        if x.dim() == rows.dim():
+            return pack(observe_one(old, x, reward, gamma, self.refresh_every))
+        dn = torch.full_like(old.count, x.shape[-2])
+        return pack(observe_many(old, x.mT @ x, (x.mT @ reward.unsqueeze(-1)).squeeze(-1), dn, gamma))
+
+    def _observe_groups(
+        self, unique: Tensor, group: Tensor, x: Tensor, reward: Tensor, decision: Decision | None
+    ) -> Tensor:
+        """Rows that occur more than once: sums over each id's observations."""
+        old = unpack(self.statistics[unique], self.dim)
+        gamma = self._next_gamma(decision, old, group)
+        x, reward = x.reshape(len(group), -1, self.dim), reward.reshape(len(group), -1)
+        dV = torch.zeros_like(old.V).index_add(0, group, x.mT @ x)
+        db = torch.zeros_like(old.b).index_add(0, group, (x.mT @ reward.unsqueeze(-1)).squeeze(-1))
+        dn = torch.zeros_like(old.count).index_add(0, group, torch.full_like(reward[:, 0], x.shape[1]))
+        return pack(observe_many(old, dV, db, dn, gamma))
+
+    def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
+        statistics = self.statistics
+        super()._apply(fn, recurse)
+        if self.statistics.dtype != torch.float64:  # .float() or .half() is for decisions; V and b stay the truth
+            self.statistics = statistics.to(self.statistics.device)
+        return self
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):  # type: ignore[no-untyped-def]
+        saved = state_dict.get(prefix + "statistics")
+        if saved is not None and saved.dim() and saved.shape[-1] == self.statistics.shape[-1]:
+            self.statistics = self.statistics.new_empty(saved.shape)  # a checkpoint brings its own batch of bandits
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, ridge_alpha={self.ridge_alpha}, batch_shape={tuple(self.batch_shape)}"

@@ -1,0 +1,117 @@
+"""SoftUCB (Algorithm 1): softmax over the UCB index, with a confidence width that can be learned."""
+
+import torch
+from torch import Tensor, nn
+
+from torch_softucb import functional as F
+from torch_softucb.checks import check_choice, check_delta, check_finite, check_number, require
+from torch_softucb.functional.index import index_unchecked
+from torch_softucb.functional.policy import coldness_unchecked, masked, smooth_coldness_unchecked
+from torch_softucb.policies.base import BanditPolicy
+from torch_softucb.types import Decision, Estimate, RidgeState
+
+COLDNESS_MODES = ("current", "lagged", "smooth")
+
+
+class SoftUCBPolicy(BanditPolicy):
+    """Softmax policy over the index S (Eqs. 6-9) with a learnable confidence width beta.
+
+    Args:
+        dim: number of features d.
+        beta_init: first value of beta, a number >= 0, or a tensor with one for every bandit. Default 1 (D8).
+        delta: Eq. 9's delta in [0.5, 1): arms found suboptimal get less than 1 - delta of the probability (D2).
+        ridge_alpha: ridge weight alpha.
+        coldness: ``current`` (gamma_t from S_t, Eq. 8), ``lagged`` (gamma_{t-1}, Algorithm 1 to the letter) or ``smooth``
+            (continuous in beta), departure D6.
+        smoothing: kappa of ``smooth``.
+        differentiate_gamma: let gradients flow through gamma too; by default it is held constant, as in Eq. 13 (D3).
+
+    Example:
+        >>> policy = SoftUCBPolicy(dim=2)
+        >>> decision = policy(torch.eye(2))
+        >>> decision.probs  # nothing seen yet
+        tensor([0.5000, 0.5000], grad_fn=<SoftmaxBackward0>)
+        >>> for _ in range(50):
+        ...     policy.update(torch.eye(2), torch.tensor([1.0, 0.0]))
+        >>> policy(torch.eye(2)).probs[0] > 0.99
+        tensor(True)
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        beta_init: float | Tensor = 1.0,
+        delta: float = 0.99,
+        ridge_alpha: float = 1.0,
+        coldness: str = "current",
+        smoothing: float = 0.1,
+        differentiate_gamma: bool = False,
+        refresh_every: int = 1024,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(dim, ridge_alpha=ridge_alpha, refresh_every=refresh_every, device=device, dtype=dtype)
+        self.delta = check_delta("SoftUCBPolicy", delta)
+        check_choice("SoftUCBPolicy", "coldness", coldness, COLDNESS_MODES)
+        self.coldness = coldness
+        self.smoothing = check_number("SoftUCBPolicy", "smoothing", smoothing, low=0.0, open_low=True)
+        self.differentiate_gamma = differentiate_gamma
+        self.raw_beta = nn.Parameter(self._beta_tensor("beta_init", beta_init))
+
+    def _beta_tensor(self, name: str, value: float | Tensor) -> Tensor:
+        if isinstance(value, Tensor):
+            check_finite("SoftUCBPolicy", name, value)
+            low = float(value.min())
+            require(low >= 0, f"SoftUCBPolicy: {name} must be at least 0, got {low}")
+            return value.detach().to(self._like).clone()
+        return torch.tensor(check_number("SoftUCBPolicy", name, value, low=0.0), dtype=self.dtype, device=self.device)
+
+    @property
+    def beta(self) -> Tensor:  # () or (*B,)
+        """The paper's beta: >= 0 under any optimiser (D9), differentiable."""
+        return F.nonnegative(self.raw_beta)
+
+    @beta.setter
+    def beta(self, value: float | Tensor) -> None:
+        new = self._beta_tensor("beta", value)
+        require(new.shape in ((), self.raw_beta.shape), f"SoftUCBPolicy: beta must have shape {tuple(self.raw_beta.shape)}, got {tuple(new.shape)}")
+        with torch.no_grad():
+            self.raw_beta.copy_(new)
+
+    def _beta_rows(self, batch: torch.Size, bandit: Tensor | None) -> Tensor:
+        beta = self.beta
+        if beta.dim() and bandit is not None:
+            beta = beta[bandit]
+        fits = beta.shape in ((), batch)
+        require(fits, f"SoftUCBPolicy: beta has shape {tuple(beta.shape)}, which does not fit batch_shape {tuple(batch)}; reset the policy to beta's shape, or use one beta for all")
+        return beta
+
+    def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
+        mu_hat, width, _, carried, _ = estimate
+        beta = self._beta_rows(mu_hat.shape[:-1], bandit)
+        index = index_unchecked(mu_hat, width, beta, mask)
+        source = index if self.differentiate_gamma else index.detach()  # D3
+        if self.coldness == "smooth":
+            fresh = smooth_coldness_unchecked(source, self.delta, self.smoothing, mask)
+        else:
+            fresh = coldness_unchecked(source, self.delta, mask)
+        gamma = carried.expand(fresh.shape) if self.coldness == "lagged" else fresh  # D6
+        logits = gamma.unsqueeze(-1) * index
+        probs = torch.softmax(masked(logits, mask), dim=-1)  # Eq. 8
+        return Decision(probs, index, mu_hat, width, mask, beta, gamma, fresh, logits)
+
+    def _next_gamma(self, decision: Decision | None, old: RidgeState, bandit: Tensor | None) -> Tensor:
+        if self.coldness != "lagged":
+            return old.gamma
+        where = "SoftUCBPolicy.update"
+        require(decision is not None and decision.next_gamma is not None, f"{where}: coldness='lagged' carries gamma_t to the next round; pass decision=, the one that chose x")
+        assert decision is not None and decision.next_gamma is not None
+        gamma = decision.next_gamma
+        require(gamma.shape == old.gamma.shape, f"{where}: coldness='lagged' carries one gamma a bandit, got a decision for {tuple(gamma.shape)} where {tuple(old.gamma.shape)} bandits are updated; use 'current' or 'smooth' for several requests or repeated ids")
+        return gamma.to(torch.float64)
+
+    def extra_repr(self) -> str:
+        shape = tuple(self.raw_beta.shape)
+        beta = f"{self.beta.item():.4g}" if not shape else f"tensor{shape}"
+        return f"{super().extra_repr()}, beta={beta}, delta={self.delta}, coldness={self.coldness!r}"

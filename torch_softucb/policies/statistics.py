@@ -1,0 +1,83 @@
+"""A bandit's ridge statistics as one row of numbers, so that an update is written by a single operation.
+
+Row: V (d*d), root (d*d), b (d), count (1), gamma (1). One tensor holds all bandits' rows: whatever fails inside an
+update fails before that one write, and nothing is ever half updated.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from torch_softucb import functional as F
+from torch_softucb.checks import NumericalError
+from torch_softucb.types import RidgeState
+
+DRIFT_TOLERANCE = 1e-6  # a healthy cache is 1e-8 or better off at cond(V) 5e8; see tests/policies/test_numerics.py
+
+
+def row_size(dim: int) -> int:
+    return 2 * dim * dim + dim + 2
+
+
+def fresh_rows(batch_shape: tuple[int, ...], dim: int, ridge_alpha: float, device: torch.device) -> Tensor:
+    """Rows of bandits that have seen nothing: V = alpha I."""
+    eye = torch.eye(dim, dtype=torch.float64, device=device).flatten()
+    rest = torch.zeros(dim + 2, dtype=torch.float64, device=device)
+    row = torch.cat((eye * ridge_alpha, eye / math.sqrt(ridge_alpha), rest))
+    return row.expand(*batch_shape, -1).clone()
+
+
+def unpack(rows: Tensor, dim: int) -> RidgeState:  # (*B, row_size)
+    """Views of the rows' parts."""
+    square = dim * dim
+    V, root, b, count, gamma = rows.split((square, square, dim, 1, 1), dim=-1)
+    return RidgeState(V.unflatten(-1, (dim, dim)), root.unflatten(-1, (dim, dim)), b, count.squeeze(-1), gamma.squeeze(-1))
+
+
+def pack(state: RidgeState) -> Tensor:
+    parts = (state.V.flatten(-2), state.root.flatten(-2), state.b, state.count.unsqueeze(-1), state.gamma.unsqueeze(-1))
+    return torch.cat(parts, dim=-1)
+
+
+def observe_one(
+    old: RidgeState,
+    x: Tensor,  # (*B, d)
+    reward: Tensor,  # (*B,)
+    gamma: Tensor,  # (*B,)
+    refresh_every: int,
+) -> RidgeState:
+    """One observation for every row: O(d^2), and a fresh cache for the rows whose schedule says so."""
+    V = old.V + x.unsqueeze(-1) * x.unsqueeze(-2)
+    count = old.count + 1
+    root = F.ridge_root_update(old.root, x)
+    due = count.remainder(refresh_every) == 0
+    if bool(due.any()):
+        check_cache(RidgeState(V[due], root[due], old.b[due], count[due], gamma[due]))
+        root = root.index_put((due,), F.ridge_root(V[due])) if due.dim() else F.ridge_root(V)
+    return RidgeState(V, root, old.b + x * reward.unsqueeze(-1), count, gamma)
+
+
+def observe_many(
+    old: RidgeState,
+    dV: Tensor,  # (*B, d, d) sum x x^T
+    db: Tensor,  # (*B, d) sum x y
+    dn: Tensor,  # (*B,)
+    gamma: Tensor,  # (*B,)
+) -> RidgeState:
+    """Several observations for every row, as their sums: the cache is made anew, after a look at the old one."""
+    check_cache(old)
+    V = old.V + dV
+    return RidgeState(V, F.ridge_root(V), old.b + db, old.count + dn, gamma)
+
+
+def check_cache(state: RidgeState) -> None:
+    drift = F.ridge_drift(state.V, state.root)
+    off = ~(drift <= DRIFT_TOLERANCE)  # NaN counts as off
+    if bool(off.any()):
+        rounds = state.count[off].flatten()[0]
+        raise NumericalError(
+            f"ridge cache: root is off by {float(drift[off].max()):.1e} (allowed {DRIFT_TOLERANCE:.0e}) in "
+            f"{int(off.sum())} of {off.numel()} bandits, the first after {int(rounds)} observations; "
+            "policy.refresh() makes it anew from V"
+        )

@@ -1,0 +1,40 @@
+"""The paper's synthetic problem, Sec. 5."""
+
+import torch
+
+from torch_softucb.checks import check_integer, check_number
+from torch_softucb.streams import normals, stream_key, uniforms
+from torch_softucb.types import BanditProblem
+
+
+def synthetic_problem(
+    *,
+    num_problems: int = 1,
+    num_arms: int = 50,
+    dim: int = 10,
+    noise_std: float = 0.5,
+    generator: torch.Generator | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> BanditProblem:
+    """Random linear bandits: arms uniform in [-1, 1]^d, then unit; theta a random unit vector; Gaussian noise.
+
+    The i-th problem depends on the generator's state and on i, not on ``num_problems``.
+
+    Example:
+        >>> problem = synthetic_problem(num_problems=3, generator=torch.Generator().manual_seed(0))
+        >>> problem.arms.shape, problem.means.shape
+        (torch.Size([3, 50, 10]), torch.Size([3, 50]))
+    """
+    where = "synthetic_problem"
+    count = check_integer(where, "num_problems", num_problems, low=1)
+    num_arms = check_integer(where, "num_arms", num_arms, low=1)
+    dim = check_integer(where, "dim", dim, low=1)
+    noise_std = check_number(where, "noise_std", noise_std, low=0.0)
+    like = torch.empty(0, device=device, dtype=dtype)
+    key, ids = stream_key(generator, like.device), torch.arange(count, device=like.device)
+    size = num_arms * dim
+    cube = 2 * uniforms(key, ids, start=0, count=size, dtype=like.dtype) - 1  # (K d, B)
+    arms = torch.nn.functional.normalize(cube.T.reshape(count, num_arms, dim), dim=-1)
+    theta = torch.nn.functional.normalize(normals(key, ids, start=size, count=dim, dtype=like.dtype).T, dim=-1)
+    return BanditProblem(arms, (arms @ theta.unsqueeze(-1)).squeeze(-1), noise_std)

@@ -1,0 +1,78 @@
+"""Random numbers that depend on *whose* they are, not on how the work was cut into batches.
+
+Each of the three streams of a simulation (which problem, which reward noise, which action draws) starts as a
+``torch.Generator``. :func:`stream_key` takes one 64-bit key from it; the n-th number of trajectory ``id`` is then the
+n-th output of a SplitMix64 generator [1] seeded by (key, id). So 64 trajectories in one batch, in two batches or one by
+one meet the same problems, the same noise and the same draws, and a stream can be resumed at any n.
+
+[1] G. L. Steele, D. Lea, C. H. Flood: Fast splittable pseudorandom number generators, OOPSLA 2014.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as int64; int64 products wrap modulo 2**64
+_MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
+_MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
+
+
+def _xor_shift(z: Tensor, bits: int) -> Tensor:
+    return z ^ ((z >> bits) & ((1 << (64 - bits)) - 1))  # logical shift: >> of an int64 copies the sign
+
+
+def _mix(z: Tensor) -> Tensor:
+    z = _xor_shift(z, 30) * _MIX_1
+    z = _xor_shift(z, 27) * _MIX_2
+    return _xor_shift(z, 31)
+
+
+def split_mix(
+    seed: Tensor,  # (*B,) int64
+    start: int,
+    count: int,
+) -> Tensor:
+    """Outputs ``start .. start + count - 1`` of SplitMix64 from each seed, as int64 ``(count, *B)``."""
+    step = torch.arange(start + 1, start + count + 1, device=seed.device) * _GOLDEN
+    return _mix(seed + step.view(-1, *[1] * seed.dim()))
+
+
+def stream_key(generator: torch.Generator | None, device: torch.device) -> Tensor:
+    """One 64-bit key, the only thing a simulation takes from ``generator`` (None: torch's own generator)."""
+    place = device if generator is None else generator.device
+    return torch.randint(-(2**63), 2**63 - 1, (), generator=generator, device=place).to(device)
+
+
+def _bits(key: Tensor, ids: Tensor, start: int, count: int, dtype: torch.dtype) -> tuple[Tensor, int]:
+    digits = 53 if dtype == torch.float64 else 24  # what the dtype's mantissa holds
+    seed = _mix(key + _mix(ids * _GOLDEN))
+    top = (split_mix(seed, start, count) >> (64 - digits)) & ((1 << digits) - 1)
+    return top, digits
+
+
+def uniforms(
+    key: Tensor,  # ()
+    ids: Tensor,  # (*B,) int64
+    *,
+    start: int,
+    count: int,
+    dtype: torch.dtype,
+) -> Tensor:  # (count, *B)
+    """Uniform numbers in [0, 1): never 1, in either dtype; float32 is float64 cut to 24 bits."""
+    top, digits = _bits(key, ids, start, count, dtype)
+    return top.to(dtype) * 2.0**-digits
+
+
+def normals(
+    key: Tensor,  # ()
+    ids: Tensor,  # (*B,) int64
+    *,
+    start: int,
+    count: int,
+    dtype: torch.dtype,
+) -> Tensor:  # (count, *B)
+    """Standard normal numbers by the inverse distribution function; always finite."""
+    top, digits = _bits(key, ids, start, count, dtype)
+    symmetric = (2 * top + (1 - 2**digits)).to(dtype) * 2.0**-digits  # odd / 2**digits: in (-1, 1), never at the ends
+    return torch.erfinv(symmetric) * math.sqrt(2.0)

@@ -1,0 +1,194 @@
+"""Small value types with the shape of every tensor: what flows between problems, policies and rollouts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_softucb.checks import check_arm_ids, check_finite, check_float_tensor, check_mask, check_shape, require
+from torch_softucb.functional.draw import draw_arm
+
+
+class RidgeState(NamedTuple):
+    """What a bandit remembers; all float64."""
+
+    V: Tensor  # (*B, d, d) alpha I + sum x x^T
+    root: Tensor  # (*B, d, d) cache: root root^T = V^-1
+    b: Tensor  # (*B, d) sum x y
+    count: Tensor  # (*B,) observations so far
+    gamma: Tensor  # (*B,) coldness carried to the next round, used by coldness="lagged" only
+
+
+class Estimate(NamedTuple):
+    """What a policy decides on; no policy looks behind it."""
+
+    mu_hat: Tensor  # (*B, K)
+    width: Tensor  # (*B, K)
+    count: Tensor  # () or (*B,) observations so far
+    gamma: Tensor  # () or (*B,) coldness of the round before
+    perturb: Callable[[Tensor], Tensor]  # standard normal z (*B, d) -> x_i . V^-1/2 z, (*B, K)
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """A policy's answer to a set of arms: what it would play, with which probability, and why."""
+
+    probs: Tensor  # (*B, K), 0 at masked arms
+    index: Tensor  # (*B, K) what the policy ranks arms by; S (Eq. 7) for SoftUCB
+    mu_hat: Tensor  # (*B, K)
+    width: Tensor  # (*B, K)
+    mask: Tensor | None = None  # (K,) or (*B, K), True = allowed
+    beta: Tensor | None = None  # () or (*B,) confidence width, of policies that have one
+    gamma: Tensor | None = None  # (*B,) coldness behind probs, of softmax policies
+    next_gamma: Tensor | None = None  # (*B,) coldness for the next round (lagged)
+    logits: Tensor | None = None  # (*B, K) gamma S, of softmax policies
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        return self.index.shape[:-1]
+
+    @property
+    def num_arms(self) -> int:
+        return self.index.shape[-1]
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:  # (*B,) int64
+        """Draw one arm for every bandit or request."""
+        like = self.index
+        device = like.device if generator is None else generator.device
+        noise = torch.rand(self.batch_shape, generator=generator, dtype=like.dtype, device=device)
+        return self.pick(noise.to(like.device))
+
+    def pick(self, noise: Tensor) -> Tensor:  # (*B,) uniform in [0, 1) -> (*B,) int64
+        """The arm that these random numbers choose; the same numbers choose the same arm."""
+        return draw_arm(self.probs.detach(), noise)
+
+    @property
+    def log_probs(self) -> Tensor:  # (*B, K), -inf at arms of probability 0
+        """Log-probabilities, differentiable; finite gradients at masked arms too."""
+        if self.logits is None:
+            return self.probs.log()
+        logits = self.logits if self.mask is None else self.logits.masked_fill(~self.mask, -float("inf"))
+        return torch.log_softmax(logits, dim=-1)
+
+    def log_prob(self, arm: Tensor) -> Tensor:  # (*B,) -> (*B,)
+        """Log-probability of the arms played; differentiable in beta and in the arms' features."""
+        check_arm_ids("Decision.log_prob", arm, self.batch_shape, self.num_arms)
+        return self.log_probs.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self) -> Tensor:  # (*B,)
+        """Entropy of the policy in nats; its gradient is finite at masked arms."""
+        played = self.probs > 0
+        safe = torch.where(played, self.log_probs, torch.zeros_like(self.probs))
+        return -(self.probs * safe).sum(-1)
+
+
+@dataclass(frozen=True)
+class BanditProblem:
+    """A batch of linear bandits whose truth is known: what a rollout plays against.
+
+    ``ids`` name the trajectories: random numbers depend on them, so ``problem[32:64]`` plays as it would have played as
+    part of ``problem``.
+    """
+
+    arms: Tensor  # (K, d) shared, or (*B, K, d)
+    means: Tensor  # (*B, K) true mean reward
+    noise_std: float | Tensor = 0.5  # number or (*B,): standard deviation of the reward noise (D7)
+    mask: Tensor | None = None  # (K,) or (*B, K), True = allowed
+    ids: Tensor = field(default=None)  # type: ignore[assignment]  # (*B,) int64
+
+    def __post_init__(self) -> None:
+        where = "BanditProblem"
+        check_float_tensor(where, "arms", self.arms)
+        check_float_tensor(where, "means", self.means, device=self.arms.device)
+        same = self.means.dtype == self.arms.dtype
+        require(same, f"{where}: means must have the arms' dtype {self.arms.dtype}, got {self.means.dtype}", TypeError)
+        k, shape = self.means.shape[-1:], self.arms.shape
+        expected = "(K, d) or (*B, K, d), with means (*B, K)"
+        check_shape(where, "arms", shape, self.arms.dim() >= 2 and shape[:-1] in (k, self.means.shape), expected)
+        check_shape(where, "arms", shape, shape[-2] >= 1 and shape[-1] >= 1, "with at least one arm and one feature")
+        check_finite(where, "arms", self.arms)
+        check_finite(where, "means", self.means)
+        check_mask(where, self.mask, self.means.shape, device=self.arms.device)
+        noise = torch.as_tensor(self.noise_std)
+        check_shape(where, "noise_std", noise.shape, noise.shape in ((), self.batch_shape), f"() or {self.batch_shape}")
+        check_finite(where, "noise_std", noise)
+        require(bool((noise >= 0).all()), f"{where}: noise_std must be at least 0, got {float(noise.min())}")
+        if self.ids is None:
+            count = self.batch_shape.numel()
+            ids = torch.arange(count, device=self.arms.device).reshape(self.batch_shape)
+            object.__setattr__(self, "ids", ids)
+        check_shape(where, "ids", self.ids.shape, self.ids.shape == self.batch_shape, str(tuple(self.batch_shape)))
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        return self.means.shape[:-1]
+
+    @property
+    def num_arms(self) -> int:
+        return self.means.shape[-1]
+
+    @property
+    def dim(self) -> int:
+        return self.arms.shape[-1]
+
+    @property
+    def shared_arms(self) -> bool:
+        return self.arms.dim() == 2
+
+    @property
+    def best_mean(self) -> Tensor:  # (*B,)
+        allowed = self.means if self.mask is None else self.means.masked_fill(~self.mask, -float("inf"))
+        return allowed.amax(-1)
+
+    def __getitem__(self, rows: int | slice | Tensor) -> "BanditProblem":
+        """Some of the problems, under their own ids; rows count along the first batch dimension."""
+        require(len(self.batch_shape) > 0, "BanditProblem: a single problem has no rows to choose from", IndexError)
+
+        def cut(value: Tensor, trailing: int) -> Tensor:
+            return value if value.dim() == trailing else value[rows]
+
+        noise = cut(self.noise_std, 0) if isinstance(self.noise_std, Tensor) else self.noise_std
+        mask = None if self.mask is None else cut(self.mask, 1)
+        return BanditProblem(cut(self.arms, 2), cut(self.means, 1), noise, mask, self.ids[rows])
+
+    def repeat(self, count: int) -> "BanditProblem":
+        """``count`` trajectories of each problem, as a new first batch dimension, each with an id of its own."""
+
+        def grow(value: Tensor, trailing: int) -> Tensor:
+            return value if value.dim() == trailing else value.expand(count, *value.shape)
+
+        single = not self.batch_shape
+        arms = self.arms if single else grow(self.arms, 2)
+        noise = grow(self.noise_std, 0) if isinstance(self.noise_std, Tensor) else self.noise_std
+        mask = None if self.mask is None else (self.mask if single else grow(self.mask, 1))
+        return BanditProblem(arms, self.means.expand(count, *self.means.shape), noise, mask)
+
+    def to(self, target: torch.dtype | torch.device | str) -> "BanditProblem":
+        """The same problems in another dtype or on another device."""
+        noise = self.noise_std.to(target) if isinstance(self.noise_std, Tensor) else self.noise_std
+        moved = not isinstance(target, torch.dtype)
+        mask = self.mask.to(target) if moved and self.mask is not None else self.mask
+        ids = self.ids.to(target) if moved else self.ids
+        return replace(self, arms=self.arms.to(target), means=self.means.to(target), noise_std=noise, mask=mask, ids=ids)
+
+
+class GradientTerms(NamedTuple):
+    """Eq. 13 of every trajectory, its two parts apart and divided by T (departure D4)."""
+
+    reward: Tensor  # (*B,)
+    penalty: Tensor  # (*B,) at eta = 1: mean over rounds of sum_i width_i
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """What a rollout saw."""
+
+    regret: Tensor  # (T, *B) expected regret of each round
+    gradient: GradientTerms | None = None
+    records: Mapping[str, Tensor] = field(default_factory=dict)  # name -> (T, *B) or (T, *B, K), as asked for
+
+    @property
+    def cumulative_regret(self) -> Tensor:  # (T, *B)
+        return self.regret.cumsum(0)
