@@ -22,13 +22,21 @@ def _readable(tensor: Tensor) -> bool:
 
 
 def check_number(
-    where: str, name: str, value: object, *, low: float, high: float = math.inf, open_low: bool = False
+    where: str,
+    name: str,
+    value: object,
+    *,
+    low: float,
+    high: float = math.inf,
+    open_low: bool = False,
+    closed_high: bool = False,
 ) -> float:
-    """A finite number in ``[low, high)``, or in ``(low, high)`` with ``open_low``."""
-    span = f"{'(' if open_low else '['}{low:g}, {high:g})"
+    """A finite number in ``[low, high)``; ``open_low`` leaves low out, ``closed_high`` takes high in."""
+    span = f"{'(' if open_low else '['}{low:g}, {high:g}{']' if closed_high else ')'}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{where}: {name} must be a number in {span}, got {type(value).__name__}")
-    if not (math.isfinite(value) and low <= value < high) or (open_low and value == low):
+    inside = math.isfinite(value) and low <= value <= high
+    if not inside or (open_low and value == low) or (not closed_high and value == high):
         raise ValueError(f"{where}: {name} must be in {span}, got {value}")
     return float(value)
 
@@ -86,8 +94,10 @@ def check_batch(where: str, name: str, tensor: Tensor, batch: torch.Size) -> Non
 
 
 def check_finite(where: str, name: str, tensor: Tensor) -> None:
-    if _readable(tensor) and not bool(tensor.isfinite().all()):
-        bad = ~tensor.isfinite()
+    if not _readable(tensor) or math.isfinite(float(tensor.detach().sum())):  # NaN and inf reach the sum: two operations
+        return
+    bad = ~tensor.isfinite()
+    if bool(bad.any()):  # else it was only the sum that overflowed
         first = tuple(bad.nonzero()[0].tolist())
         raise ValueError(
             f"{where}: {name} must be finite, got {int(bad.sum())} NaN or infinite of {tensor.numel()} values, "

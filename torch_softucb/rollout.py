@@ -18,11 +18,11 @@ from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.streams import normals, stream_key, uniforms
 from torch_softucb.types import BanditProblem, Decision, Estimate, GradientTerms, Trajectory
 
-_BLOCK = 2**18  # random numbers drawn at once, per stream
+_BLOCK = 2**15  # random numbers drawn at once, per stream: they stay in the cache
 
 
 def _coverage(decision: Decision, problem: BanditProblem) -> Tensor:
-    require(decision.beta is not None, "rollout: record 'coverage' needs a policy with a beta (SoftUCBPolicy, LinUCB)")
+    require(decision.beta is not None, "rollout: record 'coverage' needs a policy with a beta (SoftUCBPolicy, LinUCB)", TypeError)
     assert decision.beta is not None
     inside = (problem.means - decision.mu_hat).abs() <= decision.beta.unsqueeze(-1) * decision.width
     if problem.mask is None:
@@ -53,6 +53,7 @@ class _FixedArms:
         self.shared = problem.shared_arms
         # (K, d) as it is, or (d, K, *B)
         self.arms = problem.arms if self.shared else problem.arms.permute(-1, -2, *range(len(batch))).contiguous()
+        self.products = torch.empty_like(self.arms[:0] if self.shared else self.arms)  # written over in every round
         norm_sq = self.arms.square().sum(1 if self.shared else 0) / ridge_alpha
         self.width_sq = (norm_sq.view(-1, *[1] * len(batch)) if self.shared else norm_sq).expand(-1, *batch).contiguous()
         self.mu_hat = torch.zeros_like(self.width_sq)  # (K, *B)
@@ -60,7 +61,9 @@ class _FixedArms:
         self.root = eye.view(d, d, *[1] * len(batch)).repeat(1, 1, *batch)  # (d, d, *B)
 
     def project(self, u: Tensor) -> Tensor:  # (d, *B) -> x_i . u, (K, *B)
-        return torch.tensordot(self.arms, u, dims=1) if self.shared else (self.arms * u.unsqueeze(1)).sum(0)
+        if self.shared:
+            return torch.tensordot(self.arms, u, dims=1)
+        return torch.mul(self.arms, u.unsqueeze(1), out=self.products).sum(0)
 
     def features(self, arm: Tensor) -> Tensor:  # (*B,) -> (d, *B)
         if self.shared:
@@ -88,7 +91,7 @@ class _FixedArms:
         s = 1 + w.square().sum(0)
         residual = reward - self.mu_hat.gather(0, arm.unsqueeze(0)).squeeze(0)
         self.mu_hat.addcmul_(z, residual / s)
-        self.width_sq.addcmul_(z.square_(), -1 / s)
+        self.width_sq.addcmul_(z, z / -s)
         self.root.addcmul_(u.unsqueeze(1), w / (s + s.sqrt()), value=-1)  # functional.ridge_root_update
 
 
@@ -159,6 +162,7 @@ def rollout(
             else:
                 regret[t] = best - (decision.probs.movedim(-1, 0) * means).sum(0)  # Eq. 2
             if gradient:
+                _check_gradient(policy, decision)
                 assert decision.gamma is not None
                 reward_part += F.reward_gradient(decision.probs, decision.mu_hat, decision.width, decision.gamma)
                 penalty_part += F.sum_width(decision.width, mask=problem.mask)
@@ -186,6 +190,11 @@ def _check_fit(policy: BanditPolicy, problem: BanditProblem) -> None:
     )
 
 
+def _check_gradient(policy: BanditPolicy, decision: Decision) -> None:
+    name = type(policy).__name__
+    require(decision.gamma is not None, f"rollout: gradient needs a softmax policy (SoftUCBPolicy), got {name}", TypeError)
+
+
 def _action_draws(policy: BanditPolicy, key: Tensor, ids: Tensor, start: int, rounds: int, dtype: torch.dtype) -> Tensor:
     width = policy.normals_per_decision
     if not width:
@@ -200,6 +209,6 @@ def _record(name: str, arm: Tensor, reward: Tensor, decision: Decision, problem:
     if name == "reward":
         return reward
     value = _RECORDS[name](decision, problem)
-    require(value is not None, f"rollout: record {name!r} is not known to this policy")
+    require(value is not None, f"rollout: record {name!r} is not there for this policy", TypeError)
     assert value is not None
     return value.clone()

@@ -31,7 +31,7 @@ def beta_upper_bound(
 
     Example:
         >>> f"{beta_upper_bound(dim=5, horizon=256, subgaussian_r=0.1**0.5, fail_prob=0.1):.4f}"  # Table 1, first column
-        '2.5654'
+        '2.5614'
     """
     where = "beta_upper_bound"
     check_integer(where, "dim", dim, low=1)

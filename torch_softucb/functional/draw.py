@@ -16,7 +16,5 @@ def draw_arm(
     """
     cdf = probs.contiguous().cumsum(-1)
     threshold = uniform.unsqueeze(-1) * cdf[..., -1:]  # rounding leaves the last entry off 1
-    arm = torch.searchsorted(cdf, threshold, right=True)  # right=True: a leading arm of mass 0 is passed over
-    # uniform < 1 keeps threshold below the total, so arm < K; should rounding lift it, the first arm that reaches the total is meant
-    last = torch.searchsorted(cdf, cdf[..., -1:].contiguous())
-    return torch.minimum(arm, last).squeeze(-1)
+    # right=True passes over a leading arm of mass 0; uniform < 1 keeps the threshold below the total, so some arm exceeds it
+    return torch.searchsorted(cdf, threshold, right=True).squeeze(-1)

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_arm_axis, check_batch, check_mask, check_shape
-from torch_softucb.functional.policy import masked
+from torch_softucb.functional.policy import masked, softmax_unchecked
 
 
 def _softmax_policy(beta: Tensor, mu_hat: Tensor, width: Tensor, gamma: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """UCB less its maximum, and p; S is UCB less a constant of the round, which a softmax does not see (Eqs. 7-8)."""
     ucb = mu_hat + beta * width
     ucb = ucb - masked(ucb, mask).amax(-1, keepdim=True).detach()  # small numbers times a large gamma, not large ones
-    return ucb, torch.softmax(masked(gamma * ucb, mask), dim=-1)
+    return ucb, softmax_unchecked(gamma * ucb, mask)
 
 
 class _ExpectedReward(torch.autograd.Function):
@@ -120,5 +120,7 @@ def nonnegative(raw: Tensor) -> Tensor:
         >>> raw.grad
         tensor([ 3.,  0., -3.])
     """
+    if not (torch.is_grad_enabled() and raw.requires_grad):
+        return raw.clamp(min=0)
     value: Tensor = _NonNegative.apply(raw)
     return value

@@ -13,6 +13,13 @@ def masked(values: Tensor, mask: Tensor | None) -> Tensor:
     return values if mask is None else values.masked_fill(~mask, _NEVER)
 
 
+def softmax_unchecked(logits: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax over the last dim that keeps the memory layout of its input; ``torch.softmax`` would make it contiguous."""
+    logits = masked(logits, mask)
+    mass = (logits - logits.amax(-1, keepdim=True).detach()).exp()
+    return mass / mass.sum(-1, keepdim=True)
+
+
 def coldness(
     index: Tensor,  # (*B, K)
     delta: float,
@@ -36,8 +43,10 @@ def coldness(
 
 def coldness_unchecked(index: Tensor, delta: float, mask: Tensor | None) -> Tensor:
     s_max = masked(index, mask).amax(-1)
-    low = index < 0 if mask is None else (index < 0) & mask
-    num_low = low.sum(-1).to(index.dtype)  # an int64 count would make log float32
+    low = index.sign().clamp(max=0)  # -1 for an arm of L, else 0: a third of the time of counting bools
+    if mask is not None:
+        low = low.masked_fill(~mask, 0.0)
+    num_low = -low.sum(-1)  # in index's dtype: an int64 count would make log float32
     defined = (num_low > 0) & (s_max > 0)
     s_safe = torch.where(defined, s_max, torch.ones_like(s_max))  # no inf in the unused branch
     gamma = torch.log(num_low.clamp(min=1) * (delta / (1 - delta))) / s_safe  # Eq. 9
@@ -93,7 +102,7 @@ def arm_probabilities(
     check_arm_axis("arm_probabilities", "index", index)
     check_batch("arm_probabilities", "gamma", gamma, index.shape[:-1])
     check_mask("arm_probabilities", mask, index.shape)
-    return torch.softmax(masked(gamma.unsqueeze(-1) * index, mask), dim=-1)  # Eq. 8
+    return softmax_unchecked(gamma.unsqueeze(-1) * index, mask)  # Eq. 8
 
 
 def greedy_probabilities(
@@ -103,10 +112,14 @@ def greedy_probabilities(
 ) -> Tensor:  # (*B, K)
     """All mass on the arm of the largest index; arms that tie share it, so that no arm's position matters.
 
+    Arms within 16 units of rounding tie: unit features all have width 1 / sqrt(alpha) at first, but not to the last digit,
+    and that digit must not choose.
+
     Example:
         >>> greedy_probabilities(torch.tensor([1.0, 3.0, 3.0]))
         tensor([0.0000, 0.5000, 0.5000])
     """
     index = masked(index, mask)
-    best = (index == index.amax(-1, keepdim=True)).to(index.dtype)
+    top = index.amax(-1, keepdim=True)
+    best = (index >= top - 16 * torch.finfo(index.dtype).eps * top.abs()).to(index.dtype)
     return best / best.sum(-1, keepdim=True)

@@ -32,7 +32,7 @@ class EpsilonGreedy(BanditPolicy):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(dim, ridge_alpha=ridge_alpha, refresh_every=refresh_every, device=device, dtype=dtype)
-        self.epsilon = check_number("EpsilonGreedy", "epsilon", epsilon, low=0.0, high=1.0 + 1e-12)
+        self.epsilon = check_number("EpsilonGreedy", "epsilon", epsilon, low=0.0, high=1.0, closed_high=True)
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         mu_hat, width = estimate.mu_hat, estimate.width

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch_softucb import functional as F
 from torch_softucb.checks import check_choice, check_delta, check_finite, check_number, require
 from torch_softucb.functional.index import index_unchecked
-from torch_softucb.functional.policy import coldness_unchecked, masked, smooth_coldness_unchecked
+from torch_softucb.functional.policy import coldness_unchecked, smooth_coldness_unchecked, softmax_unchecked
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.types import Decision, Estimate, RidgeState
 
@@ -30,7 +30,7 @@ class SoftUCBPolicy(BanditPolicy):
         >>> policy = SoftUCBPolicy(dim=2)
         >>> decision = policy(torch.eye(2))
         >>> decision.probs  # nothing seen yet
-        tensor([0.5000, 0.5000], grad_fn=<SoftmaxBackward0>)
+        tensor([0.5000, 0.5000], grad_fn=<DivBackward0>)
         >>> for _ in range(50):
         ...     policy.update(torch.eye(2), torch.tensor([1.0, 0.0]))
         >>> policy(torch.eye(2)).probs[0] > 0.99
@@ -98,7 +98,7 @@ class SoftUCBPolicy(BanditPolicy):
             fresh = coldness_unchecked(source, self.delta, mask)
         gamma = carried.expand(fresh.shape) if self.coldness == "lagged" else fresh  # D6
         logits = gamma.unsqueeze(-1) * index
-        probs = torch.softmax(masked(logits, mask), dim=-1)  # Eq. 8
+        probs = softmax_unchecked(logits, mask)  # Eq. 8
         return Decision(probs, index, mu_hat, width, mask, beta, gamma, fresh, logits)
 
     def _next_gamma(self, decision: Decision | None, old: RidgeState, bandit: Tensor | None) -> Tensor:

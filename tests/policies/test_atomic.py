@@ -1,0 +1,58 @@
+"""A failed update changes nothing: every torch operation inside it fails once, in turn."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.policies.cases import POLICIES
+
+
+class _FailAt(TorchDispatchMode):
+    def __init__(self, position):
+        super().__init__()
+        self.position, self.seen = position, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen += 1
+        if self.seen - 1 == self.position:
+            raise MemoryError(f"operation {self.position}: {func}")
+        return func(*args, **(kwargs or {}))
+
+
+UPDATES = {
+    "one": ((3,), lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), decision=d), None),
+    "refresh": ((3,), lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), decision=d), 1),
+    "many": ((3,), lambda p, d: p.update(torch.randn(3, 5, 2), torch.randn(3, 5), decision=d), None),
+    "rows": ((9,), lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), bandit=torch.tensor([4, 0, 2]), decision=d), None),
+    "repeated rows": ((9,), lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), bandit=torch.tensor([4, 0, 4])), None),
+    "requests": ((), lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), decision=d), None),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("kind", UPDATES)
+def test_every_operation_fails_once(name, kind):
+    batch, update, refresh = UPDATES[kind]
+    if name == "soft_ucb_lagged" and kind == "repeated rows":
+        pytest.skip("lagged refuses repeated ids")
+    policy = POLICIES[name](2)
+    policy.refresh_every = refresh or 1024
+    policy.reset(batch_shape=batch)
+    torch.manual_seed(0)
+    policy.statistics.copy_(policy.statistics)
+    arms = torch.eye(2)
+    decision = policy(arms, bandit=torch.tensor([4, 0, 2]) if "rows" in kind else None)
+    before = {k: v.numpy().tobytes() for k, v in policy.state_dict().items()}
+    position = 0
+    while True:
+        mode = _FailAt(position)
+        try:
+            with mode:
+                update(policy, decision)
+        except MemoryError:
+            assert {k: v.numpy().tobytes() for k, v in policy.state_dict().items()} == before
+            position += 1
+            continue
+        break
+    assert position > 15
+    assert policy.statistics.numpy().tobytes() != before["statistics"]

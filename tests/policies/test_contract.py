@@ -1,0 +1,239 @@
+"""What every policy promises, run over all of them."""
+
+import copy
+import io
+
+import pytest
+import torch
+
+from tests.policies.cases import POLICIES, SAMPLED
+
+DIM, K = 4, 6
+
+
+@pytest.fixture(params=POLICIES)
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def make(name):
+    return lambda **kind: POLICIES[name](DIM, **({"dtype": torch.double} | kind))
+
+
+def _batch(policy, arms, x, reward):
+    """One round: the decision goes along, as `lagged` wants it."""
+    policy.update(x, reward, decision=policy(arms))
+
+
+def _play(policy, arms, rounds=5, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    for _ in range(rounds):
+        decision = policy(arms)
+        arm = decision.sample(g)
+        x = arms.expand(*policy.batch_shape, *arms.shape[-2:]).gather(-2, arm[..., None, None].expand(*arm.shape, 1, DIM))
+        reward = torch.randn(policy.batch_shape, generator=g, dtype=policy.dtype)
+        policy.update(x.squeeze(-2), reward, decision=decision)
+    return policy(arms)
+
+
+def _same(a, b, tolerance=1e-10):
+    torch.testing.assert_close(a.mu_hat, b.mu_hat, atol=tolerance, rtol=0)
+    torch.testing.assert_close(a.width, b.width, atol=tolerance, rtol=0)
+    torch.testing.assert_close(a.index, b.index, atol=tolerance, rtol=0)
+    if a.probs is not None:
+        torch.testing.assert_close(a.probs, b.probs, atol=max(1e-8, 10 * tolerance), rtol=0)
+
+
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_shapes_and_dtypes(make, name, batch, dtype):
+    policy = make(dtype=dtype)
+    policy.reset(batch_shape=batch)
+    decision = _play(policy, torch.randn(K, DIM, dtype=dtype))
+    for value in (decision.index, decision.mu_hat, decision.width):
+        assert value.shape == (*batch, K)
+        assert value.dtype == dtype
+    arm = decision.sample()
+    assert arm.shape == batch
+    assert arm.dtype == torch.int64
+    if name not in SAMPLED:
+        torch.testing.assert_close(decision.probs.sum(-1), torch.ones(batch, dtype=dtype))
+        assert decision.log_prob(arm).shape == batch
+        torch.testing.assert_close(decision.log_prob(arm).exp(), decision.probs.gather(-1, arm[..., None])[..., 0])
+        assert (decision.entropy() >= 0).all()
+
+
+def test_forward_changes_nothing(make):
+    policy = make()
+    policy.reset(batch_shape=(3,))
+    _play(policy, torch.randn(K, DIM, dtype=torch.double))
+    before = policy.statistics.clone()
+    policy(torch.randn(K, DIM, dtype=torch.double)).sample()
+    assert policy.statistics.equal(before)
+
+
+@pytest.mark.parametrize("batch", [(4,), (2, 2)])
+def test_a_batch_is_a_stack_of_singles(make, batch):
+    g = torch.Generator().manual_seed(0)
+    policy = make(ridge_alpha=0.3)
+    policy.reset(batch_shape=batch)
+    arms = torch.randn(*batch, K, DIM, generator=g, dtype=torch.double)
+    x = torch.randn(3, *batch, DIM, generator=g, dtype=torch.double)
+    reward = torch.randn(3, *batch, generator=g, dtype=torch.double)
+    for t in range(3):
+        _batch(policy, arms, x[t], reward[t])
+    whole = policy(arms)
+    for r in range(4):
+        single = make(ridge_alpha=0.3)
+        own = arms.reshape(4, K, DIM)[r]
+        for t in range(3):
+            _batch(single, own, x[t].reshape(4, DIM)[r], reward[t].reshape(4)[r])
+        alone = single(own)
+        torch.testing.assert_close(whole.index.reshape(4, K)[r], alone.index, atol=1e-10, rtol=0)
+        if alone.probs is not None:
+            torch.testing.assert_close(whole.probs.reshape(4, K)[r], alone.probs, atol=1e-8, rtol=0)
+
+
+def test_arms_permuted_permutes_the_answer(make):
+    policy = make()
+    arms = torch.randn(K, DIM, dtype=torch.double)
+    arms[1] = arms[0]  # a tie
+    _play(policy, arms)
+    p = torch.randperm(K)
+    a, b = policy(arms), policy(arms[p])
+    torch.testing.assert_close(a.index[p], b.index)
+    if a.probs is not None:
+        torch.testing.assert_close(a.probs[p], b.probs)
+
+
+def test_masked_arms_are_never_played_and_never_matter(make, name):
+    policy = make()
+    arms = torch.randn(K, DIM, dtype=torch.double)
+    _play(policy, arms)
+    mask = torch.tensor([False, True, True, False, True, False])
+    decision = policy(arms, mask=mask)
+    drawn = {decision.sample(torch.Generator().manual_seed(s)).item() for s in range(200)}
+    assert drawn <= {1, 2, 4}
+    if name not in SAMPLED:
+        assert (decision.probs[~mask] == 0).all()
+        torch.testing.assert_close(decision.probs[mask], policy(arms[mask]).probs)
+        assert decision.log_probs[~mask].isneginf().all()
+        assert decision.entropy().isfinite()
+    only = torch.zeros(K, dtype=torch.bool)
+    only[3] = True
+    assert policy(arms, mask=only).sample() == 3
+
+
+def test_one_arm_one_feature(name):
+    policy = POLICIES[name](1)
+    assert policy(torch.ones(1, 1)).sample() == 0
+
+
+def test_a_zero_feature_vector_is_harmless(make):
+    policy = make()
+    decision = _play(policy, torch.zeros(K, DIM, dtype=torch.double))
+    assert decision.width.eq(0).all()
+    assert decision.index.isfinite().all()
+
+
+def test_many_observations_at_once_equal_single_ones_in_any_order(name):
+    if name == "soft_ucb_lagged":
+        pytest.skip("lagged: one decision a bandit and round")
+    g = torch.Generator().manual_seed(1)
+    x, reward = torch.randn(3, 20, DIM, generator=g).double(), torch.randn(3, 20, generator=g).double()
+    arms = torch.randn(K, DIM, generator=g).double()
+    many, single = (POLICIES[name](DIM, ridge_alpha=2.5, dtype=torch.double) for _ in range(2))
+    for policy in (many, single):
+        policy.reset(batch_shape=(3,))
+    many.update(x, reward)
+    for t in torch.randperm(20, generator=g).tolist():
+        single.update(x[:, t], reward[:, t])
+    _same(many(arms), single(arms))
+    assert many.state.count.tolist() == [20, 20, 20]
+
+
+def test_one_bandit_many_requests(name):
+    if name == "soft_ucb_lagged":
+        pytest.skip("lagged: one decision a bandit and round")
+    g = torch.Generator().manual_seed(1)
+    policy, other = (POLICIES[name](DIM, dtype=torch.double) for _ in range(2))
+    requests = torch.randn(2, 5, K, DIM, generator=g).double()
+    decision = policy(requests)
+    arm = decision.sample(g)
+    assert arm.shape == (2, 5)
+    x = requests.gather(-2, arm[..., None, None].expand(2, 5, 1, DIM)).squeeze(-2)
+    reward = torch.randn(2, 5, generator=g).double()
+    policy.update(x, reward)
+    for i in range(2):
+        for j in range(5):
+            other.update(x[i, j], reward[i, j])
+    assert policy.state.count == 10
+    whole = policy(requests)
+    for i in range(2):
+        torch.testing.assert_close(whole.index[i, 3], other(requests[i, 3]).index, atol=1e-10, rtol=0)
+
+
+def test_rows_by_bandit_id_with_repeats(name):
+    if name == "soft_ucb_lagged":
+        pytest.skip("lagged: one decision a bandit and round")
+    g = torch.Generator().manual_seed(2)
+    policy, other = (POLICIES[name](DIM, dtype=torch.double) for _ in range(2))
+    policy.reset(batch_shape=(7,))
+    other.reset(batch_shape=(7,))
+    ids = torch.tensor([5, 0, 5, 3, 5])
+    x, reward = torch.randn(5, DIM, generator=g).double(), torch.randn(5, generator=g).double()
+    policy.update(x, reward, bandit=ids)
+    for i in range(5):
+        other.update(x[i : i + 1], reward[i : i + 1], bandit=ids[i : i + 1])
+    torch.testing.assert_close(policy.state.V, other.state.V, atol=1e-12, rtol=0)
+    assert policy.state.count.tolist() == [1, 0, 0, 1, 0, 3, 0]
+    arms = torch.randn(K, DIM, generator=g).double()
+    _same(policy(arms, bandit=ids), other(arms, bandit=ids))
+    whole = policy(arms)
+    torch.testing.assert_close(policy(arms, bandit=ids).index, whole.index[ids], atol=1e-12, rtol=0)
+    own = torch.randn(5, K, DIM, generator=g).double()
+    assert policy(own, bandit=ids).index.shape == (5, K)
+    policy.update(own[:, :3], torch.randn(5, 3, generator=g).double(), bandit=ids)
+    assert policy.state.count.tolist() == [4, 0, 0, 4, 0, 12, 0]
+
+
+def test_state_dict_deepcopy_and_to(make):
+    policy = make()
+    policy.reset(batch_shape=(3,))
+    arms = torch.randn(K, DIM, dtype=torch.double)
+    want = _play(policy, arms)
+    file = io.BytesIO()
+    torch.save(policy.state_dict(), file)
+    file.seek(0)
+    fresh = make()
+    fresh.load_state_dict(torch.load(file, weights_only=True))
+    _same(fresh(arms), want, 0)
+    _same(copy.deepcopy(policy)(arms), want, 0)
+    short = copy.deepcopy(policy).float()
+    assert short.dtype == torch.float32
+    assert short.statistics.dtype == torch.float64
+    assert short.statistics.equal(policy.statistics)
+    assert short(arms.float()).index.dtype == torch.float32
+    _same(short.double()(arms), want, 1e-6)
+
+
+def test_the_same_generator_the_same_arms(make):
+    policy = make()
+    policy.reset(batch_shape=(50,))
+    arms = torch.randn(K, DIM, dtype=torch.double)
+    draws = [policy(arms).sample(torch.Generator().manual_seed(3)) for _ in range(2)]
+    assert draws[0].equal(draws[1])
+
+
+def test_reset_forgets(make):
+    policy = make()
+    fresh = policy.statistics.clone()
+    _play(policy, torch.randn(K, DIM, dtype=torch.double))
+    assert not policy.statistics.equal(fresh)
+    policy.reset()
+    assert policy.statistics.equal(fresh)
+
+
+def test_it_says_what_it_is(make):
+    assert f"dim={DIM}" in repr(make())

@@ -1,0 +1,26 @@
+import pytest
+import torch
+
+from torch_softucb import LinTS
+
+
+def test_draws_have_the_posteriors_mean_and_covariance():
+    """200,000 draws against N(theta_hat, scale^2 V^-1): each entry within 5 standard errors."""
+    g = torch.Generator().manual_seed(0)
+    policy = LinTS(3, scale=0.7, ridge_alpha=0.5, dtype=torch.double)
+    policy.update(torch.randn(6, 3, generator=g).double(), torch.randn(6, generator=g).double())
+    n = 200_000
+    decision = policy(torch.eye(3).double().expand(n, 3, 3))
+    sampled = decision.draw(torch.randn(n, 3, generator=g).double())
+    want = 0.49 * torch.linalg.inv(policy.state.V)
+    torch.testing.assert_close(sampled.mean(0), decision.mu_hat[0], atol=5 * (want.max() / n).sqrt().item(), rtol=0)
+    torch.testing.assert_close(sampled.T.cov(), want, atol=5 * want.max().item() * (2 / n) ** 0.5, rtol=0)
+
+
+def test_it_has_no_probabilities_and_says_so():
+    decision = LinTS(2)(torch.eye(2))
+    assert decision.probs is None
+    with pytest.raises(TypeError, match="no closed form"):
+        decision.log_prob(torch.tensor(0))
+    with pytest.raises(TypeError, match="no closed form"):
+        decision.entropy()
