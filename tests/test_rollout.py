@@ -9,21 +9,20 @@ from tests import reference
 from tests.policies.cases import POLICIES, SAMPLED
 from torch_softucb import BanditProblem, LinUCB, NumericalError, SoftUCBPolicy, rollout, synthetic_problem
 from torch_softucb import functional as F
-from torch_softucb.rollout import _action_draws
-from torch_softucb.streams import normals, stream_key
+from torch_softucb.simulation import Simulation
 
 
 def _problem(count, seeded, seed=0, **kind):
-    return synthetic_problem(**({"num_problems": count, "num_arms": 12, "dim": 4, "dtype": torch.double} | kind), generator=seeded(seed))
+    return synthetic_problem(
+        **({"num_problems": count, "num_arms": 12, "dim": 4, "dtype": torch.double} | kind), generator=seeded(seed)
+    )
 
 
 def _plain_loop(policy, problem, horizon, generator):
     """The same streams, but policy(arms) and policy.update in every round: a direct solve, nothing carried forward."""
     policy.reset(batch_shape=tuple(problem.batch_shape))
-    dtype, ids = problem.means.dtype, problem.ids
-    noise_key, action_key = (stream_key(generator, problem.means.device) for _ in range(2))
-    eps = normals(noise_key, ids, start=0, count=horizon, dtype=dtype) * problem.noise_std
-    draws = _action_draws(policy, action_key, ids, 0, horizon, dtype)
+    streams = Simulation(policy, problem, generator=generator)
+    eps, draws = streams._noise(0, horizon), streams._draws(0, horizon)
     rounds = []
     for t in range(horizon):
         decision = policy(problem.arms, mask=problem.mask)
@@ -85,7 +84,13 @@ def test_gradient_terms_are_eq_13_summed_by_loops(mode, seeded):
 @pytest.mark.parametrize("name", POLICIES)
 def test_same_seeds_same_trajectory_bit_for_bit(name, seeded):
     runs = [
-        rollout(POLICIES[name](4), _problem(8, seeded, dtype=None), horizon=50, generator=seeded(2), record=["arm", "reward"])
+        rollout(
+            POLICIES[name](4),
+            _problem(8, seeded, dtype=None),
+            horizon=50,
+            generator=seeded(2),
+            record=["arm", "reward"],
+        )
         for _ in range(2)
     ]
     assert runs[0].regret.equal(runs[1].regret)
@@ -117,8 +122,12 @@ def test_all_policies_meet_the_same_noise(seeded):
     problem = _problem(5, seeded)
     noise = []
     for name in POLICIES:
-        got = rollout(POLICIES[name](4, dtype=torch.double), problem, horizon=20, generator=seeded(7), record=["arm", "reward"])
-        noise.append(got.records["reward"] - problem.means.expand(20, 5, 12).gather(-1, got.records["arm"][..., None])[..., 0])
+        got = rollout(
+            POLICIES[name](4, dtype=torch.double), problem, horizon=20, generator=seeded(7), record=["arm", "reward"]
+        )
+        noise.append(
+            got.records["reward"] - problem.means.expand(20, 5, 12).gather(-1, got.records["arm"][..., None])[..., 0]
+        )
     for other in noise[1:]:
         torch.testing.assert_close(other, noise[0], atol=1e-12, rtol=0)
 
@@ -144,9 +153,7 @@ def test_float32_stays_with_float64_over_1024_rounds(seeded):
     same = (a.records["arm"] == b.records["arm"]).all(0)
     assert same.float().mean() > 0.3
     for name in ("mu_hat", "width"):
-        torch.testing.assert_close(
-            a.records[name][:, same].double(), b.records[name][:, same], atol=1e-4, rtol=0
-        )
+        torch.testing.assert_close(a.records[name][:, same].double(), b.records[name][:, same], atol=1e-4, rtol=0)
     torch.testing.assert_close(short.means.double(), long.means, atol=1e-5, rtol=0)
 
 
@@ -171,7 +178,9 @@ def test_one_beta_a_trajectory(seeded):
 def test_records_have_their_meaning(seeded):
     problem = _problem(3, seeded)
     names = ["num_suboptimal", "coverage", "entropy", "index", "probs", "mu_hat", "width"]
-    got = rollout(SoftUCBPolicy(4, beta_init=0.5, dtype=torch.double), problem, horizon=20, generator=seeded(1), record=names).records
+    got = rollout(
+        SoftUCBPolicy(4, beta_init=0.5, dtype=torch.double), problem, horizon=20, generator=seeded(1), record=names
+    ).records
     assert got["num_suboptimal"].equal((got["index"] < 0).sum(-1))
     inside = ((problem.means - got["mu_hat"]).abs() <= 0.5 * got["width"]).double().mean(-1)
     torch.testing.assert_close(got["coverage"], inside)
@@ -180,12 +189,23 @@ def test_records_have_their_meaning(seeded):
 
 def test_progress_is_called_after_every_round(seeded):
     seen = []
-    rollout(LinUCB(4, dtype=torch.double), _problem(2, seeded), horizon=7, generator=seeded(0), progress=lambda *a: seen.append(a))
+    rollout(
+        LinUCB(4, dtype=torch.double),
+        _problem(2, seeded),
+        horizon=7,
+        generator=seeded(0),
+        progress=lambda *a: seen.append(a),
+    )
     assert seen == [(t, 7) for t in range(1, 8)]
 
 
 def test_one_round_one_arm(seeded):
-    got = rollout(SoftUCBPolicy(1), synthetic_problem(num_problems=2, num_arms=1, dim=1, generator=seeded(0)), horizon=1, generator=seeded(0))
+    got = rollout(
+        SoftUCBPolicy(1),
+        synthetic_problem(num_problems=2, num_arms=1, dim=1, generator=seeded(0)),
+        horizon=1,
+        generator=seeded(0),
+    )
     torch.testing.assert_close(got.regret, torch.zeros(1, 2))
 
 

@@ -18,7 +18,7 @@ class NumericalError(ArithmeticError):
 def _readable(tensor: Tensor) -> bool:
     if torch.compiler.is_compiling():
         return False
-    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # type: ignore[attr-defined]
+    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def check_number(
@@ -141,9 +141,7 @@ def check_bandit(where: str, bandit: object, batch_shape: Sequence[int], *, devi
         low, high = (int(v) for v in bandit.aminmax())
         if low < 0 or high >= batch_shape[0]:
             unknown = low if low < 0 else high
-            raise ValueError(
-                f"{where}: bandit ids must be in [0, {batch_shape[0]}), got {unknown}; nothing was changed"
-            )
+            raise ValueError(f"{where}: bandit ids must be in [0, {batch_shape[0]}), got {unknown}; nothing was changed")
 
 
 def check_arm_ids(where: str, arm: object, batch: torch.Size, num_arms: int) -> None:
@@ -158,7 +156,61 @@ def check_arm_ids(where: str, arm: object, batch: torch.Size, num_arms: int) -> 
             raise ValueError(f"{where}: arm must be in [0, {num_arms}), got {low if low < 0 else high}")
 
 
-def require(condition: bool, message: str, error: type[Exception] = ValueError) -> None:
-    """For rules that only one caller has: ``message`` follows the same pattern."""
-    if not condition:
-        raise error(message)
+def check_not_negative(where: str, name: str, tensor: Tensor) -> None:
+    check_finite(where, name, tensor)
+    if tensor.numel() and bool((tensor < 0).any()):
+        raise ValueError(f"{where}: {name} must be at least 0, got {float(tensor.min())}")
+
+
+def check_same_dtype(where: str, name: str, tensor: Tensor, other: str, dtype: torch.dtype) -> None:
+    if tensor.dtype != dtype:
+        raise TypeError(f"{where}: {name} must have {other} dtype {dtype}, got {tensor.dtype}; use {name}.to({dtype})")
+
+
+def check_beta_fits(where: str, shape: torch.Size, batch: torch.Size) -> None:
+    if shape not in ((), batch):
+        raise ValueError(
+            f"{where}: beta has shape {tuple(shape)}, which does not fit batch_shape {tuple(batch)}; "
+            "reset the policy to beta's shape, or use one beta for all"
+        )
+
+
+def check_carried_gamma(where: str, gamma: Tensor | None, bandits: torch.Size) -> Tensor:
+    """What coldness="lagged" needs to go on: one gamma for every bandit that is updated."""
+    if gamma is None:
+        raise ValueError(
+            f"{where}: coldness='lagged' carries gamma_t to the next round; pass decision=, the one that chose x"
+        )
+    if gamma.shape != bandits:
+        raise ValueError(
+            f"{where}: coldness='lagged' carries one gamma a bandit, got a decision for {tuple(gamma.shape)} where "
+            f"{tuple(bandits)} bandits are updated; use 'current' or 'smooth' for several requests or repeated ids"
+        )
+    return gamma
+
+
+def check_round(where: str, t: int, horizon: int) -> None:
+    check_integer(where, "horizon", horizon, low=1)
+    check_integer(where, "t", t, low=1)
+    if t > horizon:
+        raise ValueError(f"{where}: t must be in [1, horizon], got t {t} and horizon {horizon}")
+
+
+def check_has_rows(where: str, batch: torch.Size) -> None:
+    if not batch:
+        raise IndexError(f"{where}: a single problem has no rows to choose from; use it as it is, or .repeat(count)")
+
+
+def check_same_world(where: str, name: str, mine: object, other: str, theirs: object) -> None:
+    """Two things that must agree in dim, dtype or device before they can meet."""
+    if mine != theirs:
+        error = TypeError if isinstance(mine, torch.dtype) else ValueError
+        hint = "" if isinstance(mine, int) else f"; use policy.to({str(theirs)!r})"
+        raise error(f"{where}: policy has {name} {mine}, {other} has {theirs}{hint.replace(chr(39), '')}")
+
+
+def check_offered(where: str, what: str, value: Tensor | None, policy: str) -> Tensor:
+    """Something that only some policies have."""
+    if value is None:
+        raise TypeError(f"{where}: {what} is not there for {policy}: only SoftUCBPolicy has all of them")
+    return value

@@ -7,7 +7,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_arm_ids, check_finite, check_float_tensor, check_mask, check_shape, require
+from torch_softucb.checks import (
+    check_arm_ids,
+    check_finite,
+    check_float_tensor,
+    check_has_rows,
+    check_mask,
+    check_not_negative,
+    check_same_dtype,
+    check_shape,
+)
 from torch_softucb.functional.draw import draw_arm
 
 
@@ -17,7 +26,7 @@ class RidgeState(NamedTuple):
     V: Tensor  # (*B, d, d) alpha I + sum x x^T
     root: Tensor  # (*B, d, d) cache: root root^T = V^-1
     b: Tensor  # (*B, d) sum x y
-    count: Tensor  # (*B,) observations so far
+    seen: Tensor  # (*B,) observations so far
     gamma: Tensor  # (*B,) coldness carried to the next round, used by coldness="lagged" only
 
 
@@ -26,7 +35,7 @@ class Estimate(NamedTuple):
 
     mu_hat: Tensor  # (*B, K)
     width: Tensor  # (*B, K)
-    count: Tensor  # () or (*B,) observations so far
+    seen: Tensor  # () or (*B,) observations so far
     gamma: Tensor  # () or (*B,) coldness of the round before
     perturb: Callable[[Tensor], Tensor]  # standard normal z (*B, d) -> x_i . V^-1/2 z, (*B, K)
 
@@ -102,8 +111,7 @@ class BanditProblem:
         where = "BanditProblem"
         check_float_tensor(where, "arms", self.arms)
         check_float_tensor(where, "means", self.means, device=self.arms.device)
-        same = self.means.dtype == self.arms.dtype
-        require(same, f"{where}: means must have the arms' dtype {self.arms.dtype}, got {self.means.dtype}", TypeError)
+        check_same_dtype(where, "means", self.means, "the arms'", self.arms.dtype)
         k, shape = self.means.shape[-1:], self.arms.shape
         expected = "(K, d) or (*B, K, d), with means (*B, K)"
         check_shape(where, "arms", shape, self.arms.dim() >= 2 and shape[:-1] in (k, self.means.shape), expected)
@@ -113,8 +121,7 @@ class BanditProblem:
         check_mask(where, self.mask, self.means.shape, device=self.arms.device)
         noise = torch.as_tensor(self.noise_std)
         check_shape(where, "noise_std", noise.shape, noise.shape in ((), self.batch_shape), f"() or {self.batch_shape}")
-        check_finite(where, "noise_std", noise)
-        require(bool((noise >= 0).all()), f"{where}: noise_std must be at least 0, got {float(noise.min())}")
+        check_not_negative(where, "noise_std", noise)
         if self.ids is None:
             count = self.batch_shape.numel()
             ids = torch.arange(count, device=self.arms.device).reshape(self.batch_shape)
@@ -144,7 +151,7 @@ class BanditProblem:
 
     def __getitem__(self, rows: int | slice | Tensor) -> "BanditProblem":
         """Some of the problems, under their own ids; rows count along the first batch dimension."""
-        require(len(self.batch_shape) > 0, "BanditProblem: a single problem has no rows to choose from", IndexError)
+        check_has_rows("BanditProblem", self.batch_shape)
 
         def cut(value: Tensor, trailing: int) -> Tensor:
             return value if value.dim() == trailing else value[rows]

@@ -77,7 +77,12 @@ def test_online_objective_at_the_horizon_is_the_offline_reward():
 
 @pytest.mark.parametrize(
     ("kind", "match"),
-    [({"t": 0}, "t must be at least 1"), ({"t": 7}, "t must be in"), ({"horizon": 0}, "horizon"), ({"eta": -1.0}, "eta")],
+    [
+        ({"t": 0}, "t must be at least 1"),
+        ({"t": 7}, "t must be in"),
+        ({"horizon": 0}, "horizon"),
+        ({"eta": -1.0}, "eta"),
+    ],
 )
 def test_bad_input(kind, match):
     settings = {"t": 1, "horizon": 6, "eta": 0.1} | kind

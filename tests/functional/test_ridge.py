@@ -28,7 +28,7 @@ def test_root_squared_is_the_inverse(batch):
 @given(seed=st.integers(0, 2**31), dim=st.integers(1, 12), alpha=st.floats(0.01, 10), scale=st.floats(1e-3, 10))
 def test_rank_one_update_equals_a_fresh_root(seed, dim, alpha, scale):
     """cond(V) up to about 1e5 here, of which float64 keeps 1e-11."""
-    x, V, g = _history(seed, dim, 4, alpha)
+    _, V, g = _history(seed, dim, 4, alpha)
     new = torch.randn(dim, generator=g, dtype=torch.double) * scale
     root = F.ridge_root_update(F.ridge_root(V), new)
     assert F.ridge_drift(V + torch.outer(new, new), root) < 1e-9
@@ -37,7 +37,7 @@ def test_rank_one_update_equals_a_fresh_root(seed, dim, alpha, scale):
 @settings(max_examples=200)
 @given(seed=st.integers(0, 2**31), dim=st.integers(1, 8))
 def test_widths_never_grow(seed, dim):
-    x, V, g = _history(seed, dim, 3, 0.5)
+    _, V, g = _history(seed, dim, 3, 0.5)
     arms = torch.randn(7, dim, generator=g, dtype=torch.double)
     root, b = F.ridge_root(V), torch.zeros(dim, dtype=torch.double)
     after = F.ridge_root_update(root, torch.randn(dim, generator=g, dtype=torch.double))

@@ -23,8 +23,16 @@ UPDATES = {
     "one": ((3,), lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), decision=d), None),
     "refresh": ((3,), lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), decision=d), 1),
     "many": ((3,), lambda p, d: p.update(torch.randn(3, 5, 2), torch.randn(3, 5), decision=d), None),
-    "rows": ((9,), lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), bandit=torch.tensor([4, 0, 2]), decision=d), None),
-    "repeated rows": ((9,), lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), bandit=torch.tensor([4, 0, 4])), None),
+    "rows": (
+        (9,),
+        lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), bandit=torch.tensor([4, 0, 2]), decision=d),
+        None,
+    ),
+    "repeated rows": (
+        (9,),
+        lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), bandit=torch.tensor([4, 0, 4])),
+        None,
+    ),
     "requests": ((), lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), decision=d), None),
 }
 

@@ -31,7 +31,12 @@ def test_whole_episodes_agree_with_the_reference_to_1e_10(mode, alpha, with_mask
         for _ in range(40):
             slow.step()
             decision = fast(x, mask=torch.from_numpy(allowed) if with_mask else None)
-            for name, want in (("mu_hat", slow.mu_hat), ("width", slow.width), ("index", slow.S), ("probs", slow.probs)):
+            for name, want in (
+                ("mu_hat", slow.mu_hat),
+                ("width", slow.width),
+                ("index", slow.S),
+                ("probs", slow.probs),
+            ):
                 np.testing.assert_allclose(getattr(decision, name).detach(), want, atol=1e-10, rtol=0, err_msg=name)
             np.testing.assert_allclose(decision.gamma.detach(), slow.gamma, atol=1e-10, rtol=1e-10)
             arm = rng.choice(k, p=slow.probs)

@@ -10,9 +10,25 @@ from torch_softucb.checks import check_integer, check_number
 
 
 @overload
-def beta_upper_bound(*, dim: int, horizon: float, subgaussian_r: float, fail_prob: float, ridge_alpha: float = 1.0, theta_bound: float = 1.0) -> float: ...
+def beta_upper_bound(
+    *,
+    dim: int,
+    horizon: float,
+    subgaussian_r: float,
+    fail_prob: float,
+    ridge_alpha: float = 1.0,
+    theta_bound: float = 1.0,
+) -> float: ...
 @overload
-def beta_upper_bound(*, dim: int, horizon: Tensor, subgaussian_r: float, fail_prob: float, ridge_alpha: float = 1.0, theta_bound: float = 1.0) -> Tensor: ...
+def beta_upper_bound(
+    *,
+    dim: int,
+    horizon: Tensor,
+    subgaussian_r: float,
+    fail_prob: float,
+    ridge_alpha: float = 1.0,
+    theta_bound: float = 1.0,
+) -> Tensor: ...
 def beta_upper_bound(
     *,
     dim: int,
@@ -65,9 +81,7 @@ def regret_bound(*, beta: float, dim: int, horizon: int, delta: float, ridge_alp
 def thompson_scale(*, dim: int, horizon: float, subgaussian_r: float, fail_prob: float) -> float: ...
 @overload
 def thompson_scale(*, dim: int, horizon: Tensor, subgaussian_r: float, fail_prob: float) -> Tensor: ...
-def thompson_scale(
-    *, dim: int, horizon: float | Tensor, subgaussian_r: float, fail_prob: float
-) -> float | Tensor:
+def thompson_scale(*, dim: int, horizon: float | Tensor, subgaussian_r: float, fail_prob: float) -> float | Tensor:
     """Scale of the posterior in linear Thompson sampling, v = R sqrt(9 d log(t / fail_prob)).
 
     S. Agrawal, N. Goyal: Thompson sampling for contextual bandits with linear payoffs, ICML 2013.

@@ -9,7 +9,9 @@ from torch_softucb.checks import check_arm_axis, check_batch, check_mask, check_
 from torch_softucb.functional.policy import masked, softmax_unchecked
 
 
-def _softmax_policy(beta: Tensor, mu_hat: Tensor, width: Tensor, gamma: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def _softmax_policy(
+    beta: Tensor, mu_hat: Tensor, width: Tensor, gamma: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """UCB less its maximum, and p; S is UCB less a constant of the round, which a softmax does not see (Eqs. 7-8)."""
     ucb = mu_hat + beta * width
     ucb = ucb - masked(ucb, mask).amax(-1, keepdim=True).detach()  # small numbers times a large gamma, not large ones
@@ -30,7 +32,7 @@ class _ExpectedReward(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         beta, mu_hat, width, gamma, mask = ctx.saved_tensors
         ucb, p = _softmax_policy(beta, mu_hat, width, gamma, mask)
         value = (p * mu_hat).sum(-1, keepdim=True)
@@ -69,7 +71,7 @@ def expected_reward(
     check_batch("expected_reward", "gamma", gamma, batch)
     check_mask("expected_reward", mask, mu_hat.shape)
     beta, gamma = beta.expand(batch).unsqueeze(-1), gamma.expand(batch).unsqueeze(-1)
-    value: Tensor = _ExpectedReward.apply(beta, mu_hat, width, gamma, mask)
+    value: Tensor = _ExpectedReward.apply(beta, mu_hat, width, gamma, mask)  # type: ignore[no-untyped-call]
     return value.squeeze(-1)
 
 
@@ -103,7 +105,7 @@ class _NonNegative(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         (raw,) = ctx.saved_tensors
         return torch.where((raw > 0) | (grad < 0), grad, torch.zeros_like(grad))
 
@@ -122,5 +124,5 @@ def nonnegative(raw: Tensor) -> Tensor:
     """
     if not (torch.is_grad_enabled() and raw.requires_grad):
         return raw.clamp(min=0)
-    value: Tensor = _NonNegative.apply(raw)
+    value: Tensor = _NonNegative.apply(raw)  # type: ignore[no-untyped-call]
     return value

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from torch_softucb.checks import check_arm_axis, check_integer, check_mask, check_number, check_shape, require
+from torch_softucb.checks import check_arm_axis, check_mask, check_number, check_round, check_shape
 from torch_softucb.functional.gradient import expected_reward
 
 
@@ -76,7 +76,7 @@ def online_objective(
         >>> online_objective(torch.tensor(0.5), torch.tensor(0.8), t=2, horizon=4)  # (0.8 + 2 * 0.5) / 4
         tensor(0.4500)
     """
-    _check_round("online_objective", t, horizon)
+    check_round("online_objective", t, horizon)
     return (past + (horizon - t) * value) / horizon  # Eq. 14
 
 
@@ -98,14 +98,8 @@ def online_gradient(
         >>> online_gradient(torch.tensor(-0.5), torch.tensor(-1.0), torch.tensor([1.0, 3.0]), t=2, horizon=4, eta=0.5)
         OnlineGradient(gradient=tensor(-0.1250), past=tensor(-1.5000))
     """
-    _check_round("online_gradient", t, horizon)
+    check_round("online_gradient", t, horizon)
     eta = check_number("online_gradient", "eta", eta, low=0.0)
     past = past + gradient
     total = past + (horizon - t) * gradient + eta * sum_width(width, mask=mask)  # Eq. 15
     return OnlineGradient(total / horizon, past)
-
-
-def _check_round(where: str, t: int, horizon: int) -> None:
-    check_integer(where, "horizon", horizon, low=1)
-    check_integer(where, "t", t, low=1)
-    require(t <= horizon, f"{where}: t must be in [1, horizon], got t {t} and horizon {horizon}")

@@ -22,7 +22,8 @@ def ridge_root(V: Tensor) -> Tensor:  # (*B, d, d) -> (*B, d, d)
     if bool((info != 0).any()):
         raise NumericalError(f"ridge_root: V is not positive definite in {int((info != 0).sum())} of {info.numel()} bandits")
     eye = torch.eye(V.shape[-1], dtype=V.dtype, device=V.device)
-    return torch.linalg.solve_triangular(lower, eye, upper=False).mT
+    inverse: Tensor = torch.linalg.solve_triangular(lower, eye, upper=False)
+    return inverse.mT
 
 
 def ridge_root_update(

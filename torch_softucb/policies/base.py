@@ -68,7 +68,7 @@ class BanditPolicy(nn.Module, ABC):
 
     @property
     def state(self) -> RidgeState:
-        """Views of V, root, b, count: to look at."""
+        """Views of V, root, b and the number of observations: to look at."""
         return unpack(self.statistics, self.dim)
 
     def reset(self, *, batch_shape: tuple[int, ...] = ()) -> None:
@@ -118,7 +118,7 @@ class BanditPolicy(nn.Module, ABC):
             return (wide @ step).squeeze(-1).to(arms.dtype)
 
         dtype = arms.dtype
-        return Estimate(mu_hat.to(dtype), width.to(dtype), state.count.to(dtype), state.gamma.to(dtype), perturb)
+        return Estimate(mu_hat.to(dtype), width.to(dtype), state.seen.to(dtype), state.gamma.to(dtype), perturb)
 
     @abstractmethod
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
@@ -156,7 +156,7 @@ class BanditPolicy(nn.Module, ABC):
         if bandit is None:
             self.statistics.copy_(self._observe(self.statistics, x, reward, decision, None))
             return
-        unique, group = bandit.unique(return_inverse=True)
+        unique, group = torch.unique(bandit, return_inverse=True)
         if len(unique) < len(bandit):
             new = self._observe_groups(unique, group, x, reward, decision)
         else:
@@ -164,33 +164,29 @@ class BanditPolicy(nn.Module, ABC):
             new = self._observe(self.statistics[bandit], x, reward, decision, bandit)
         self.statistics.index_copy_(0, unique, new)
 
-    def _observe(
-        self, rows: Tensor, x: Tensor, reward: Tensor, decision: Decision | None, bandit: Tensor | None
-    ) -> Tensor:
+    def _observe(self, rows: Tensor, x: Tensor, reward: Tensor, decision: Decision | None, bandit: Tensor | None) -> Tensor:
         old = unpack(rows, self.dim)
         gamma = self._next_gamma(decision, old, bandit)
         if x.dim() > rows.dim() and x.shape[-2] == 1:
             x, reward = x.squeeze(-2), reward.squeeze(-1)
         if x.dim() == rows.dim():
             return pack(observe_one(old, x, reward, gamma, self.refresh_every))
-        dn = torch.full_like(old.count, x.shape[-2])
+        dn = torch.full_like(old.seen, x.shape[-2])
         return pack(observe_many(old, x.mT @ x, (x.mT @ reward.unsqueeze(-1)).squeeze(-1), dn, gamma))
 
-    def _observe_groups(
-        self, unique: Tensor, group: Tensor, x: Tensor, reward: Tensor, decision: Decision | None
-    ) -> Tensor:
+    def _observe_groups(self, unique: Tensor, group: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> Tensor:
         """Rows that occur more than once: sums over each id's observations."""
         old = unpack(self.statistics[unique], self.dim)
         gamma = self._next_gamma(decision, old, group)
         x, reward = x.reshape(len(group), -1, self.dim), reward.reshape(len(group), -1)
         dV = torch.zeros_like(old.V).index_add(0, group, x.mT @ x)
         db = torch.zeros_like(old.b).index_add(0, group, (x.mT @ reward.unsqueeze(-1)).squeeze(-1))
-        dn = torch.zeros_like(old.count).index_add(0, group, torch.full_like(reward[:, 0], x.shape[1]))
+        dn = torch.zeros_like(old.seen).index_add(0, group, torch.full_like(reward[:, 0], x.shape[1]))
         return pack(observe_many(old, dV, db, dn, gamma))
 
     def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
         statistics = self.statistics
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.statistics.dtype != torch.float64:  # .float() or .half() is for decisions; V and b stay the truth
             self.statistics = statistics.to(self.statistics.device)
         return self

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -71,7 +72,7 @@ class LinTS(BanditPolicy):
         super().__init__(dim, ridge_alpha=ridge_alpha, refresh_every=refresh_every, device=device, dtype=dtype)
         self.scale = check_number("LinTS", "scale", scale, low=0.0)
         self.normals_per_decision = self.dim
-        self._running: partial[Tensor] | None = None
+        self._running: Callable[..., Tensor] | None = None
 
     @classmethod
     def theoretical(
@@ -89,12 +90,12 @@ class LinTS(BanditPolicy):
         scale = partial(F.thompson_scale, dim=dim, subgaussian_r=subgaussian_r, fail_prob=fail_prob)
         value = scale(horizon=1 if horizon is None else horizon)
         policy = cls(dim, scale=value, ridge_alpha=ridge_alpha, device=device, dtype=dtype)
-        policy._running = scale if horizon is None else None
+        policy._running = cast("Callable[..., Tensor]", scale) if horizon is None else None
         return policy
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
-        mu_hat, width, count, _, perturb = estimate
-        scale = self.scale if self._running is None else self._running(horizon=count + 1).unsqueeze(-1)
+        mu_hat, width, seen, _, perturb = estimate
+        scale = self.scale if self._running is None else self._running(horizon=seen + 1).unsqueeze(-1)
 
         def draw(z: Tensor) -> Tensor:
             return mu_hat + scale * perturb(z)

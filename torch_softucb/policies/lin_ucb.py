@@ -1,6 +1,8 @@
 """LinUCB / OFUL: the arm of the largest upper confidence bound (Eq. 4)."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -41,7 +43,7 @@ class LinUCB(BanditPolicy):
     ) -> None:
         super().__init__(dim, ridge_alpha=ridge_alpha, refresh_every=refresh_every, device=device, dtype=dtype)
         self.fixed_beta = check_number("LinUCB", "beta", beta, low=0.0)
-        self._running: partial[Tensor] | None = None
+        self._running: Callable[..., Tensor] | None = None
 
     @classmethod
     def theoretical(
@@ -67,14 +69,14 @@ class LinUCB(BanditPolicy):
         )
         beta = radius(horizon=1 if horizon is None else horizon)
         policy = cls(dim, beta=beta, ridge_alpha=ridge_alpha, device=device, dtype=dtype)
-        policy._running = radius if horizon is None else None
+        policy._running = cast("Callable[..., Tensor]", radius) if horizon is None else None
         return policy
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
-        mu_hat, width, count, _, _ = estimate
+        mu_hat, width, seen, _, _ = estimate
         if self._running is None:
             beta = torch.full((), self.fixed_beta, dtype=mu_hat.dtype, device=mu_hat.device)
         else:
-            beta = self._running(horizon=count + 1)
+            beta = self._running(horizon=seen + 1)
         index = mu_hat + beta.unsqueeze(-1) * width  # Eq. 4
         return Decision(F.greedy_probabilities(index, mask=mask), index, mu_hat, width, mask, beta)

@@ -4,7 +4,15 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_choice, check_delta, check_finite, check_number, require
+from torch_softucb.checks import (
+    check_batch,
+    check_beta_fits,
+    check_carried_gamma,
+    check_choice,
+    check_delta,
+    check_not_negative,
+    check_number,
+)
 from torch_softucb.functional.index import index_unchecked
 from torch_softucb.functional.policy import coldness_unchecked, smooth_coldness_unchecked, softmax_unchecked
 from torch_softucb.policies.base import BanditPolicy
@@ -61,9 +69,7 @@ class SoftUCBPolicy(BanditPolicy):
 
     def _beta_tensor(self, name: str, value: float | Tensor) -> Tensor:
         if isinstance(value, Tensor):
-            check_finite("SoftUCBPolicy", name, value)
-            low = float(value.min())
-            require(low >= 0, f"SoftUCBPolicy: {name} must be at least 0, got {low}")
+            check_not_negative("SoftUCBPolicy", name, value)
             return value.detach().to(self._like).clone()
         return torch.tensor(check_number("SoftUCBPolicy", name, value, low=0.0), dtype=self.dtype, device=self.device)
 
@@ -75,7 +81,7 @@ class SoftUCBPolicy(BanditPolicy):
     @beta.setter
     def beta(self, value: float | Tensor) -> None:
         new = self._beta_tensor("beta", value)
-        require(new.shape in ((), self.raw_beta.shape), f"SoftUCBPolicy: beta must have shape {tuple(self.raw_beta.shape)}, got {tuple(new.shape)}")
+        check_batch("SoftUCBPolicy", "beta", new, self.raw_beta.shape)
         with torch.no_grad():
             self.raw_beta.copy_(new)
 
@@ -83,8 +89,7 @@ class SoftUCBPolicy(BanditPolicy):
         beta = self.beta
         if beta.dim() and bandit is not None:
             beta = beta[bandit]
-        fits = beta.shape in ((), batch)
-        require(fits, f"SoftUCBPolicy: beta has shape {tuple(beta.shape)}, which does not fit batch_shape {tuple(batch)}; reset the policy to beta's shape, or use one beta for all")
+        check_beta_fits("SoftUCBPolicy", beta.shape, batch)
         return beta
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
@@ -104,12 +109,8 @@ class SoftUCBPolicy(BanditPolicy):
     def _next_gamma(self, decision: Decision | None, old: RidgeState, bandit: Tensor | None) -> Tensor:
         if self.coldness != "lagged":
             return old.gamma
-        where = "SoftUCBPolicy.update"
-        require(decision is not None and decision.next_gamma is not None, f"{where}: coldness='lagged' carries gamma_t to the next round; pass decision=, the one that chose x")
-        assert decision is not None and decision.next_gamma is not None
-        gamma = decision.next_gamma
-        require(gamma.shape == old.gamma.shape, f"{where}: coldness='lagged' carries one gamma a bandit, got a decision for {tuple(gamma.shape)} where {tuple(old.gamma.shape)} bandits are updated; use 'current' or 'smooth' for several requests or repeated ids")
-        return gamma.to(torch.float64)
+        gamma = None if decision is None else decision.next_gamma
+        return check_carried_gamma("SoftUCBPolicy.update", gamma, old.gamma.shape).to(torch.float64)
 
     def extra_repr(self) -> str:
         shape = tuple(self.raw_beta.shape)

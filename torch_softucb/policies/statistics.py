@@ -1,6 +1,6 @@
 """A bandit's ridge statistics as one row of numbers, so that an update is written by a single operation.
 
-Row: V (d*d), root (d*d), b (d), count (1), gamma (1). One tensor holds all bandits' rows: whatever fails inside an
+Row: V (d*d), root (d*d), b (d), seen (1), gamma (1). One tensor holds all bandits' rows: whatever fails inside an
 update fails before that one write, and nothing is ever half updated.
 """
 
@@ -31,12 +31,14 @@ def fresh_rows(batch_shape: tuple[int, ...], dim: int, ridge_alpha: float, devic
 def unpack(rows: Tensor, dim: int) -> RidgeState:  # (*B, row_size)
     """Views of the rows' parts."""
     square = dim * dim
-    V, root, b, count, gamma = rows.split((square, square, dim, 1, 1), dim=-1)
-    return RidgeState(V.unflatten(-1, (dim, dim)), root.unflatten(-1, (dim, dim)), b, count.squeeze(-1), gamma.squeeze(-1))
+    V, root, b, seen, gamma = torch.split(rows, [square, square, dim, 1, 1], dim=-1)
+    return RidgeState(
+        V.view(*V.shape[:-1], dim, dim), root.view(*V.shape[:-1], dim, dim), b, seen.squeeze(-1), gamma.squeeze(-1)
+    )
 
 
 def pack(state: RidgeState) -> Tensor:
-    parts = (state.V.flatten(-2), state.root.flatten(-2), state.b, state.count.unsqueeze(-1), state.gamma.unsqueeze(-1))
+    parts = (state.V.flatten(-2), state.root.flatten(-2), state.b, state.seen.unsqueeze(-1), state.gamma.unsqueeze(-1))
     return torch.cat(parts, dim=-1)
 
 
@@ -49,13 +51,13 @@ def observe_one(
 ) -> RidgeState:
     """One observation for every row: O(d^2), and a fresh cache for the rows whose schedule says so."""
     V = old.V + x.unsqueeze(-1) * x.unsqueeze(-2)
-    count = old.count + 1
+    seen = old.seen + 1
     root = F.ridge_root_update(old.root, x)
-    due = count.remainder(refresh_every) == 0
+    due = seen.remainder(refresh_every) == 0
     if bool(due.any()):
-        check_cache(RidgeState(V[due], root[due], old.b[due], count[due], gamma[due]))
+        check_cache(RidgeState(V[due], root[due], old.b[due], seen[due], gamma[due]))
         root = root.index_put((due,), F.ridge_root(V[due])) if due.dim() else F.ridge_root(V)
-    return RidgeState(V, root, old.b + x * reward.unsqueeze(-1), count, gamma)
+    return RidgeState(V, root, old.b + x * reward.unsqueeze(-1), seen, gamma)
 
 
 def observe_many(
@@ -68,14 +70,14 @@ def observe_many(
     """Several observations for every row, as their sums: the cache is made anew, after a look at the old one."""
     check_cache(old)
     V = old.V + dV
-    return RidgeState(V, F.ridge_root(V), old.b + db, old.count + dn, gamma)
+    return RidgeState(V, F.ridge_root(V), old.b + db, old.seen + dn, gamma)
 
 
 def check_cache(state: RidgeState) -> None:
     drift = F.ridge_drift(state.V, state.root)
     off = ~(drift <= DRIFT_TOLERANCE)  # NaN counts as off
     if bool(off.any()):
-        rounds = state.count[off].flatten()[0]
+        rounds = state.seen[off].flatten()[0]
         raise NumericalError(
             f"ridge cache: root is off by {float(drift[off].max()):.1e} (allowed {DRIFT_TOLERANCE:.0e}) in "
             f"{int(off.sum())} of {off.numel()} bandits, the first after {int(rounds)} observations; "

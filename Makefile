@@ -1,0 +1,34 @@
+# Two commands do everything, environment included: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test fast lint check bench clean
+
+$(READY): setup.cfg pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+demo: $(READY)  ## play SoftUCB and its baselines, print the regret table, draw the plot
+	$(BIN)/python scripts/demo.py $(ARGS)
+
+test: $(READY)  ## all tests and the examples in the docstrings
+	$(BIN)/python -m pytest -q $(ARGS)
+
+fast: $(READY)  ## the tests that take seconds
+	$(BIN)/python -m pytest -q -m 'not slow' $(ARGS)
+
+lint: $(READY)  ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+check: lint test  ## lint, types, doctests, tests
+
+bench: $(READY)  ## how fast a rollout is, as ratios measured side by side
+	$(BIN)/python benchmarks/rollout.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
