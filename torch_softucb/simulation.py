@@ -40,7 +40,11 @@ class FixedArms:
         self.shared = problem.shared_arms
         # (K, d) as it is, or (d, K, *B)
         self.arms = problem.arms if self.shared else problem.arms.permute(-1, -2, *range(len(batch))).contiguous()
-        self.products = torch.empty_like(self.arms[:0] if self.shared else self.arms)  # written over in every round
+        self.rows = problem.arms.reshape(-1, d)  # (K, d) or (*B K, d): one arm's features lie together
+        first = torch.zeros_like(problem.ids).flatten() if self.shared else torch.arange(0, len(self.rows), problem.num_arms)
+        self.first = first.to(like.device).view(batch)  # each trajectory's first row
+        # products are written over in every round: large blocks of memory asked for anew cost more than the arithmetic
+        self.products = torch.empty_like(self.arms[:0] if self.shared else self.arms)
         norm_sq = self.arms.square().sum(1 if self.shared else 0) / ridge_alpha
         if self.shared:
             norm_sq = norm_sq.view(-1, *ones).expand(-1, *batch)
@@ -48,6 +52,7 @@ class FixedArms:
         self.mu_hat = torch.zeros_like(self.width_sq)  # (K, *B)
         eye = torch.eye(d, dtype=like.dtype, device=like.device) / math.sqrt(ridge_alpha)
         self.root = eye.view(d, d, *ones).repeat(1, 1, *batch)  # (d, d, *B)
+        self.squares = torch.empty_like(self.root)
 
     def project(self, u: Tensor) -> Tensor:  # (d, *B) -> x_i . u, (K, *B)
         if self.shared:
@@ -56,12 +61,14 @@ class FixedArms:
         return self.products.sum(0)
 
     def features(self, arm: Tensor) -> Tensor:  # (*B,) -> (d, *B)
-        if self.shared:
-            return self.arms[arm].movedim(-1, 0)
-        return self.arms.gather(1, arm.expand(self.arms.shape[0], 1, *arm.shape)).squeeze(1)
+        return self.rows.index_select(0, (self.first + arm).flatten()).T.reshape(-1, *arm.shape)
 
     def perturb(self, z: Tensor) -> Tensor:  # (*B, d) -> (*B, K)
-        return self.project((self.root * z.movedim(-1, 0)).sum(1)).movedim(0, -1)
+        return self.project(self._times_root(z.movedim(-1, 0).contiguous())).movedim(0, -1)
+
+    def _times_root(self, z: Tensor) -> Tensor:  # (d, *B) -> root z, (d, *B)
+        torch.mul(self.root, z, out=self.squares)
+        return self.squares.sum(1)
 
     def estimate(self, t: int, gamma: Tensor) -> Estimate:
         if not bool(self.width_sq.amin() >= 0):
@@ -75,8 +82,9 @@ class FixedArms:
 
     def pull(self, arm: Tensor, reward: Tensor) -> None:
         x = self.features(arm)
-        w = (self.root * x.unsqueeze(1)).sum(0)  # root^T x
-        u = (self.root * w).sum(1)  # V^-1 x
+        torch.mul(self.root, x.unsqueeze(1), out=self.squares)
+        w = self.squares.sum(0)  # root^T x
+        u = self._times_root(w)  # V^-1 x
         z = self.project(u)
         s = 1 + w.square().sum(0)
         residual = reward - self.mu_hat.gather(0, arm.unsqueeze(0)).squeeze(0)
