@@ -214,3 +214,33 @@ def check_offered(where: str, what: str, value: Tensor | None, policy: str) -> T
     if value is None:
         raise TypeError(f"{where}: {what} is not there for {policy}: only SoftUCBPolicy has all of them")
     return value
+
+
+def check_divides(where: str, name: str, value: int, by: str, parts: int) -> None:
+    if value % parts:
+        raise ValueError(f"{where}: {name} must be a multiple of the number of {by}, {parts}, got {value}")
+
+
+def check_seed_kept(where: str, mine: int, saved: int) -> None:
+    if mine != saved:
+        raise ValueError(
+            f"{where}: seed must be the checkpoint's, {saved}, to go on with its run, got {mine}; "
+            "use that seed, or start without the checkpoint"
+        )
+
+
+def check_one_episode(where: str, batch: torch.Size, betas: torch.Size) -> None:
+    if batch != betas:
+        raise ValueError(
+            f"{where}: num_trajectories must be the number of trajectories of the data, {tuple(batch)}, got {tuple(betas)}"
+        )
+
+
+def unreadable_checkpoint(path: object, error: Exception) -> ValueError:
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return ValueError(f"checkpoint {path}: cannot be read, cut short or not a checkpoint ({first}); use another one")
+
+
+def check_checkpoint_dim(where: str, mine: int, saved: int) -> None:
+    if mine != saved:
+        raise ValueError(f"{where}: dim must be the checkpoint's, {saved}, got {mine}; use that dim, or another checkpoint")

@@ -53,6 +53,7 @@ def rollout(
     noise_generator: torch.Generator | None = None,
     gradient: bool = False,
     record: Sequence[str] = (),
+    record_every: int = 1,
     progress: Callable[[int, int], object] | None = None,
 ) -> Trajectory:
     """Play ``horizon`` rounds of every problem from fresh statistics; the policy's own are neither read nor changed.
@@ -68,6 +69,7 @@ def rollout(
         record: what else to keep of every round: ``arm``, ``reward``, ``probs``, ``index``, ``gamma``, ``mu_hat``,
             ``width``, ``entropy``, ``num_suboptimal``, ``coverage``. Without it memory is O(B K), and T numbers of regret
             a trajectory.
+        record_every: keep only every so many rounds' records, from the first on.
         progress: called with (rounds done, horizon) after every round.
 
     Example:
@@ -81,13 +83,14 @@ def rollout(
         True
     """
     horizon = check_integer("rollout", "horizon", horizon, low=1)
+    record_every = check_integer("rollout", "record_every", record_every, low=1)
     for name in record:
         check_choice("rollout", "record", name, RECORDS)
     simulation = Simulation(policy, problem, generator=generator, noise_generator=noise_generator)
     kind = type(policy).__name__
     like, batch = problem.means, problem.batch_shape
     regret = like.new_empty((horizon, *batch))
-    reward_part, penalty_part = like.new_zeros(batch), like.new_zeros(batch)
+    reward_part, penalty_part, value = (like.new_zeros(batch) for _ in range(3))
     kept: dict[str, list[Tensor]] = {name: [] for name in record}
     for play in simulation.play(horizon):
         regret[play.t] = play.regret
@@ -96,9 +99,10 @@ def rollout(
             gamma = check_offered("rollout", "gradient", decision.gamma, kind)
             reward_part += F.reward_gradient(decision.probs, decision.mu_hat, decision.width, gamma)
             penalty_part += F.sum_width(decision.width, mask=problem.mask)
-        for name in record:
+            value += (decision.probs * decision.mu_hat).sum(-1)
+        for name in record if play.t % record_every == 0 else ():
             kept[name].append(check_offered("rollout", f"record {name!r}", _RECORDS[name](play, problem), kind).clone())
         if progress is not None:
             progress(play.t + 1, horizon)
-    terms = GradientTerms(reward_part / horizon, penalty_part / horizon) if gradient else None
+    terms = GradientTerms(reward_part / horizon, penalty_part / horizon, value / horizon) if gradient else None
     return Trajectory(regret, terms, {name: torch.stack(values) for name, values in kept.items()})

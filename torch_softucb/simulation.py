@@ -8,7 +8,7 @@ and every broadcast over the batch then runs over contiguous memory.
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -157,3 +157,17 @@ class Simulation:
         if decision.probs is None:
             return self.best - mean  # unbiased: the arm was drawn from the policy
         return self.best - (decision.probs.movedim(-1, 0) * self.means).sum(0)  # Eq. 2
+
+    def state_dict(self) -> dict[str, Tensor | int]:
+        """All that :meth:`play` needs to go on, for a simulation of the same policy and problem."""
+        arms = self.arms
+        tensors = {"mu_hat": arms.mu_hat, "width_sq": arms.width_sq, "root": arms.root, "gamma": self.gamma}
+        keys = {"noise_key": self.noise_key, "action_key": self.action_key}
+        return {"t": self.t, **{name: value.clone() for name, value in (tensors | keys).items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.t = state["t"]
+        for name in ("mu_hat", "width_sq", "root"):
+            getattr(self.arms, name).copy_(state[name])
+        for name in ("gamma", "noise_key", "action_key"):
+            setattr(self, name, state[name].to(self.means.device))

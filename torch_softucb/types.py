@@ -186,6 +186,7 @@ class GradientTerms(NamedTuple):
 
     reward: Tensor  # (*B,)
     penalty: Tensor  # (*B,) at eta = 1: mean over rounds of sum_i width_i
+    value: Tensor  # (*B,) the objective behind `reward`: mean over rounds of sum_i p_i mu_hat_i
 
 
 @dataclass(frozen=True, eq=False)

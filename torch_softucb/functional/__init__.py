@@ -2,7 +2,7 @@
 
 from torch_softucb.functional.bounds import beta_upper_bound, regret_bound, thompson_scale
 from torch_softucb.functional.draw import draw_arm
-from torch_softucb.functional.gradient import expected_reward, nonnegative, reward_gradient
+from torch_softucb.functional.gradient import expected_reward, nonnegative, nonnegative_gradient, reward_gradient
 from torch_softucb.functional.index import soft_ucb_index
 from torch_softucb.functional.objective import (
     Objective,
@@ -27,6 +27,7 @@ __all__ = [
     "expected_reward",
     "greedy_probabilities",
     "nonnegative",
+    "nonnegative_gradient",
     "offline_objective",
     "online_gradient",
     "online_objective",

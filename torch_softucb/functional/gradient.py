@@ -106,8 +106,12 @@ class _NonNegative(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (raw,) = ctx.saved_tensors
-        return torch.where((raw > 0) | (grad < 0), grad, torch.zeros_like(grad))
+        return nonnegative_gradient(ctx.saved_tensors[0], grad)
+
+
+def nonnegative_gradient(raw: Tensor, grad: Tensor) -> Tensor:
+    """What :func:`nonnegative` passes back to ``raw``, when the gradient in beta is there already."""
+    return torch.where((raw > 0) | (grad < 0), grad, torch.zeros_like(grad))
 
 
 def nonnegative(raw: Tensor) -> Tensor:

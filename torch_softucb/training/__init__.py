@@ -1,0 +1,21 @@
+"""Learning beta with Lightning: offline (Algorithm 2), online (Algorithm 3), watched in TensorBoard."""
+
+from torch_softucb.training.checkpoint import AtomicCheckpointIO
+from torch_softucb.training.cli import trainer_for
+from torch_softucb.training.dashboard import Dashboard
+from torch_softucb.training.data import BanditDataModule, Episode
+from torch_softucb.training.module import BetaWarning, SoftUCBModule
+from torch_softucb.training.offline import SoftUCBOffline
+from torch_softucb.training.online import SoftUCBOnline
+
+__all__ = [
+    "AtomicCheckpointIO",
+    "BanditDataModule",
+    "BetaWarning",
+    "Dashboard",
+    "Episode",
+    "SoftUCBModule",
+    "SoftUCBOffline",
+    "SoftUCBOnline",
+    "trainer_for",
+]

@@ -1,0 +1,55 @@
+"""Checkpoints that are whole at every moment, and that load without running anything from the file."""
+
+import contextlib
+import os
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric.plugins.io import CheckpointIO
+
+from torch_softucb.checks import unreadable_checkpoint
+
+
+class AtomicCheckpointIO(CheckpointIO):
+    """Writes beside the target, syncs, then renames: kill -9 leaves the old file or the new one, never half of one.
+
+    The temporary file lies in the target's own folder; one from another folder may lie on another filesystem, and a move
+    between filesystems is a copy. Loads with ``weights_only=True``, whatever is asked for.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for left in target.parent.glob(f".{target.name}.*.tmp"):  # of a process that was killed while it wrote
+            with contextlib.suppress(FileNotFoundError):
+                left.unlink()
+        temporary = target.parent / f".{target.name}.{os.getpid()}.tmp"
+        with temporary.open("wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def load_checkpoint(
+        self,
+        path: str | Path,
+        map_location: Callable[..., Any] | None = lambda storage, _: storage,
+        weights_only: bool | None = True,
+    ) -> dict[str, Any]:
+        try:
+            state: dict[str, Any] = torch.load(path, map_location=map_location, weights_only=True)
+        except (RuntimeError, EOFError, zipfile.BadZipFile, pickle.UnpicklingError, OSError) as error:
+            raise unreadable_checkpoint(path, error) from error
+        return state
+
+    def remove_checkpoint(self, path: str | Path) -> None:
+        Path(path).unlink(missing_ok=True)

@@ -1,0 +1,142 @@
+"""Problems for training, validation and test, from disjoint streams that can be entered at any step."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import lightning as L
+import torch
+
+from torch_softucb.checks import check_divides, check_integer, check_number, check_seed_kept
+from torch_softucb.problems import synthetic_problem
+from torch_softucb.types import BanditProblem
+
+_STAGES = {"train": 0, "validate": 1, "test": 2}
+_STREAMS = {"problem": 0, "noise": 1, "action": 2}
+
+
+def _seed(seed: int, stage: str, stream: str, number: int) -> int:
+    """A seed of its own for every stage, stream and number; torch spreads it over the generator's state."""
+    return ((seed * 3 + _STAGES[stage]) * 3 + _STREAMS[stream]) * 2**32 + number
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One batch: trajectories to be played, and the seeds of their noise and of their action draws."""
+
+    problem: BanditProblem
+    noise_seed: int
+    action_seed: int
+    first: int  # trajectories that training has seen before this batch
+
+    def generators(self, device: torch.device) -> tuple[torch.Generator, torch.Generator]:
+        """(noise, action)"""
+        noise, action = (torch.Generator(device).manual_seed(s) for s in (self.noise_seed, self.action_seed))
+        return noise, action
+
+    def to(self, device: torch.device) -> "Episode":
+        return replace(self, problem=self.problem.to(device))
+
+
+class EpisodeLoader:
+    """A loader whose n-th batch depends on (seed, n) alone; its state is the number of batches handed out."""
+
+    def __init__(self, data: "BanditDataModule", stage: str, steps: int, count: int) -> None:
+        self.data, self.stage, self.steps, self.count, self.position = data, stage, steps, count, 0
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[Episode]:
+        if self.position >= self.steps:
+            self.position = 0
+        while self.position < self.steps:
+            self.position += 1  # before the yield: a checkpoint written during this batch says "handed out"
+            yield self.data.episode(self.stage, self.position - 1, self.count)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seed": self.data.seed, "position": self.position}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        check_seed_kept("BanditDataModule", self.data.seed, state["seed"])
+        self.position = state["position"]
+
+
+class BanditDataModule(L.LightningDataModule):
+    """Synthetic problems (Sec. 5) for learning beta.
+
+    Args:
+        num_arms: K.
+        dim: d.
+        noise_std: standard deviation of the reward noise.
+        trajectories: trajectories a step, over all processes.
+        num_steps: training steps.
+        fresh_problems: new random problems in every step (one beta for a family of problems); else one fixed problem, met
+            with new noise every time, as in the paper's offline setting.
+        one_episode: every step goes on with the same trajectories (online learning); validation then plays their rivals on
+            the same problems and noise.
+        eval_trajectories: trajectories of validation and of test.
+        seed: of everything; training, validation and test have streams of their own.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_arms: int = 50,
+        dim: int = 10,
+        noise_std: float = 0.5,
+        trajectories: int = 256,
+        num_steps: int = 100,
+        fresh_problems: bool = False,
+        one_episode: bool = False,
+        eval_trajectories: int = 256,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        where = "BanditDataModule"
+        self.num_arms = check_integer(where, "num_arms", num_arms, low=1)
+        self.dim = check_integer(where, "dim", dim, low=1)
+        self.noise_std = check_number(where, "noise_std", noise_std, low=0.0)
+        self.trajectories = check_integer(where, "trajectories", trajectories, low=1)
+        self.num_steps = check_integer(where, "num_steps", num_steps, low=1)
+        self.fresh_problems, self.one_episode = fresh_problems, one_episode
+        self.eval_trajectories = check_integer(where, "eval_trajectories", eval_trajectories, low=1)
+        self.seed = check_integer(where, "seed", seed, low=0)
+        self._ready: dict[tuple[str, int, int], BanditProblem] = {}
+        self.save_hyperparameters()
+
+    def problems(self, stage: str, number: int, count: int) -> BanditProblem:
+        """``count`` problems of a stage's ``number``-th batch; in the fixed setting, one and the same, ``count`` times."""
+        kind = {"num_arms": self.num_arms, "dim": self.dim, "noise_std": self.noise_std}
+        if not self.fresh_problems:
+            generator = torch.Generator().manual_seed(_seed(self.seed, "train", "problem", 0))
+            return synthetic_problem(num_problems=1, generator=generator, **kind)[0].repeat(count)  # type: ignore[arg-type]
+        generator = torch.Generator().manual_seed(_seed(self.seed, stage, "problem", number))
+        return synthetic_problem(num_problems=count, generator=generator, **kind)  # type: ignore[arg-type]
+
+    def episode(self, stage: str, number: int, count: int) -> Episode:
+        """This process's share of a batch: a trajectory keeps its id, and so its numbers, whoever plays it."""
+        first = number * count
+        if self.one_episode:
+            stage, number = "train", 0
+        key = (stage, number if self.fresh_problems else 0, count)
+        if key not in self._ready:
+            self._ready = {key: self.problems(stage, number, count)}
+        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
+        check_divides("BanditDataModule", "trajectories", count, "processes", world)
+        share = count // world
+        part = self._ready[key][rank * share : (rank + 1) * share]
+        seeds = (_seed(self.seed, stage, stream, number) for stream in ("noise", "action"))
+        return Episode(part, *seeds, first=first)
+
+    def train_dataloader(self) -> EpisodeLoader:
+        return EpisodeLoader(self, "train", self.num_steps, self.trajectories)
+
+    def val_dataloader(self) -> EpisodeLoader:
+        return EpisodeLoader(self, "validate", 1, self.trajectories if self.one_episode else self.eval_trajectories)
+
+    def test_dataloader(self) -> EpisodeLoader:
+        return EpisodeLoader(self, "test", 1, self.trajectories if self.one_episode else self.eval_trajectories)
+
+    def transfer_batch_to_device(self, batch: Episode, device: torch.device, dataloader_idx: int) -> Episode:
+        return batch.to(device)

@@ -1,0 +1,52 @@
+"""How a batch of trajectories becomes a gradient of the policy's parameters: one interface, chosen by name.
+
+An estimator takes a policy and an episode, plays, and returns a :class:`Signal` whose ``loss`` carries the gradient by
+autograd; the optimiser and Lightning see nothing else.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_softucb.policies import SoftUCBPolicy
+from torch_softucb.rollout import rollout
+from torch_softucb.training.data import Episode
+from torch_softucb.types import Trajectory
+
+
+class Signal(NamedTuple):
+    loss: Tensor  # () its value is -objective, its gradient what the optimiser steps against
+    reward_gradient: Tensor  # () reward part of beta's gradient, over T, mean over trajectories
+    penalty_gradient: Tensor  # () penalty part, likewise
+    trajectory: Trajectory
+
+
+def paper(policy: SoftUCBPolicy, episode: Episode, *, horizon: int, eta: float, record: Sequence[str]) -> Signal:
+    """Eq. 13 with eta, divided by T and averaged over trajectories (departures D3, D4)."""
+    noise, action = episode.generators(policy.device)
+    trajectory = rollout(
+        policy,
+        episode.problem,
+        horizon=horizon,
+        generator=action,
+        noise_generator=noise,
+        gradient=True,
+        record=record,
+        record_every=max(1, horizon // 32),
+    )
+    terms = trajectory.gradient
+    assert terms is not None
+    penalty = eta * terms.penalty
+    beta = policy.beta
+    value = (terms.value + penalty * beta.detach()).mean()
+    slope = ((terms.reward + penalty) * (beta - beta.detach())).mean()  # value 0, gradient g_hat
+    return Signal(-(value + slope), terms.reward.mean(), penalty.mean(), trajectory)
+
+
+ESTIMATORS: dict[str, Callable[..., Signal]] = {"paper": paper}
+
+
+def mean_record(trajectory: Trajectory, name: str) -> Tensor:
+    return trajectory.records[name].to(torch.get_default_dtype()).mean()

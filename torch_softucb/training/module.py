@@ -1,0 +1,156 @@
+"""What offline and online training share: a policy, settings, validation against rivals."""
+
+import math
+import warnings
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
+from torch import Tensor
+
+from torch_softucb import functional as F
+from torch_softucb.checks import check_checkpoint_dim, check_integer, check_number
+from torch_softucb.policies import BanditPolicy, EpsilonGreedy, LinTS, LinUCB, SoftUCBPolicy
+from torch_softucb.rollout import rollout
+from torch_softucb.training.data import Episode
+
+LOOKED_AT = ("gamma", "num_suboptimal", "entropy", "coverage", "probs")
+
+
+class BetaWarning(UserWarning):
+    """beta is running away."""
+
+
+class SoftUCBModule(L.LightningModule):
+    """Base of the two trainers; owns the policy and the settings of its objective."""
+
+    policy: SoftUCBPolicy
+    axis: str  # what the x-axis of the curves counts
+
+    def __init__(
+        self,
+        policy: SoftUCBPolicy,
+        *,
+        horizon: int,
+        eta: float,
+        lr: float,
+        subgaussian_r: float,
+        fail_prob: float,
+        optimizer: OptimizerCallable | None,
+        scheduler: LRSchedulerCallable | None,
+    ) -> None:
+        super().__init__()
+        where = type(self).__name__
+        self.policy = policy
+        self.horizon = check_integer(where, "horizon", horizon, low=1)
+        self.eta = check_number(where, "eta", eta, low=0.0)
+        self.lr = check_number(where, "lr", lr, low=0.0, open_low=True)
+        self.make_optimizer, self.make_scheduler = optimizer, scheduler
+        self.theory = {"subgaussian_r": subgaussian_r, "fail_prob": fail_prob, "horizon": self.horizon}
+        self.beta_bound = F.beta_upper_bound(dim=policy.dim, ridge_alpha=policy.ridge_alpha, **self.theory)  # type: ignore[arg-type]
+        self.last_probs: Tensor | None = None  # for the dashboard's histogram
+        self.curves: dict[str, Tensor] = {}  # name -> (T, B) cumulative regret of the last validation
+        self._warned = False
+
+    def configure_optimizers(self) -> Any:
+        """SGD by default, so that a step is the paper's beta <- beta + lr g_hat."""
+        if self.make_optimizer is None:
+            optimizer: torch.optim.Optimizer = torch.optim.SGD(self.policy.parameters(), lr=self.lr)
+        else:
+            optimizer = self.make_optimizer(self.policy.parameters())
+        if self.make_scheduler is None:
+            return optimizer
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": self.make_scheduler(optimizer), "interval": "step"}}
+
+    @property
+    def mean_beta(self) -> float:
+        return float(self.policy.beta.detach().mean())
+
+    def frozen_policy(self) -> SoftUCBPolicy:
+        """A policy to play with: beta as it is now (online: the mean of the trajectories')."""
+        own = self.policy
+        return SoftUCBPolicy(
+            own.dim,
+            beta_init=self.mean_beta,
+            delta=own.delta,
+            ridge_alpha=own.ridge_alpha,
+            coldness=own.coldness,
+            smoothing=own.smoothing,
+            device=own.device,
+            dtype=own.dtype,
+        )
+
+    def rivals(self) -> dict[str, BanditPolicy]:
+        dim, alpha = self.policy.dim, self.policy.ridge_alpha
+        kind: dict[str, Any] = {"ridge_alpha": alpha, "device": self.policy.device, "dtype": self.policy.dtype}
+        return {
+            "lin_ucb_bound": LinUCB.theoretical(dim, **self.theory, **kind),  # type: ignore[arg-type]
+            "lin_ucb_same_beta": LinUCB(dim, beta=self.mean_beta, **kind),
+            "lin_ts": LinTS.theoretical(dim, **self.theory, **kind),  # type: ignore[arg-type]
+            "epsilon_greedy": EpsilonGreedy(dim, epsilon=0.05, **kind),
+        }
+
+    def on_validation_model_eval(self) -> None:
+        """Nothing to switch: the policy has no train mode."""
+
+    def on_validation_model_train(self) -> None:
+        """See above."""
+
+    def evaluate(self, episode: Episode) -> dict[str, Tensor]:
+        """Cumulative regret curves (T, B) of SoftUCB with beta frozen and of its rivals: same problems, same noise."""
+        curves = {}
+        for name, policy in {"soft_ucb": self.frozen_policy(), **self.rivals()}.items():
+            if name in self.curves and name not in ("soft_ucb", "lin_ucb_same_beta"):
+                curves[name] = self.curves[name]  # does not depend on beta: played once
+                continue
+            noise, action = episode.generators(policy.device)
+            played = rollout(policy, episode.problem, horizon=self.horizon, generator=action, noise_generator=noise)
+            curves[name] = played.cumulative_regret
+        return curves
+
+    def validation_step(self, episode: Episode, batch_idx: int) -> None:
+        self.curves = self.evaluate(episode)
+        last = self.curves["soft_ucb"][-1]
+        band = 1.96 * last.std(correction=0) / math.sqrt(len(last))
+        self.log_row(
+            {
+                **{f"validation/{name}": curve[-1].mean() for name, curve in self.curves.items()},
+                "validation/soft_ucb_low": last.mean() - band,
+                "validation/soft_ucb_high": last.mean() + band,
+            },
+            batch_size=len(last),
+            sync_dist=True,
+        )
+
+    def test_step(self, episode: Episode, batch_idx: int) -> None:
+        self.validation_step(episode, batch_idx)
+
+    def log_row(self, values: dict[str, Any], *, batch_size: int, sync_dist: bool = False) -> None:
+        """Log under the x-axis of this kind of training."""
+        row = {name: float(value) for name, value in values.items()}
+        place = {"step": float(self.axis_value), **row}
+        self.log_dict(place, batch_size=batch_size, sync_dist=sync_dist and self.trainer.world_size > 1)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        check_checkpoint_dim(type(self).__name__, self.policy.dim, checkpoint["hyper_parameters"]["dim"])
+
+    @property
+    def final_regret(self) -> float:
+        """Of SoftUCB with beta frozen, in the last validation."""
+        return float(self.curves["soft_ucb"][-1].mean())
+
+    @property
+    def axis_value(self) -> int:
+        raise AttributeError(f"{type(self).__name__} must say where on its x-axis it is")
+
+    def warn_if_running_away(self) -> None:
+        beta = self.mean_beta
+        if beta > self.beta_bound and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{type(self).__name__}: beta is {beta:.2f}, above its Eq. 5 bound {self.beta_bound:.2f}, and may grow "
+                f"without end: the penalty outweighs the reward. Lower eta (now {self.eta:g}) or lr (now {self.lr:g}).",
+                BetaWarning,
+                stacklevel=2,
+            )

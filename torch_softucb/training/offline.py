@@ -1,0 +1,97 @@
+"""SoftUCB offline (Algorithm 2): beta moves after every batch of whole trajectories."""
+
+import torch
+from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
+from torch import Tensor
+
+from torch_softucb.checks import check_choice
+from torch_softucb.policies import SoftUCBPolicy
+from torch_softucb.training.data import Episode
+from torch_softucb.training.estimators import ESTIMATORS, mean_record
+from torch_softucb.training.module import LOOKED_AT, SoftUCBModule
+
+
+class SoftUCBOffline(SoftUCBModule):
+    """Learns one beta from whole trajectories: one step plays a batch and climbs Eq. 13, averaged.
+
+    Args:
+        dim: d.
+        horizon: T, rounds of a trajectory.
+        eta: weight of the constraint |mu - mu_hat| <= beta width; where beta settles depends on it.
+        lr: learning rate of the default optimiser, SGD; the gradient is that of a round (divided by T).
+        beta_init: where beta starts.
+        delta: Eq. 9's delta.
+        ridge_alpha: ridge weight.
+        coldness: ``current``, ``lagged`` or ``smooth``.
+        estimator: how trajectories become a gradient; ``paper`` is Eq. 13.
+        subgaussian_r: R of Eq. 5, for the bound and the baselines.
+        fail_prob: failure probability of Eq. 5, likewise.
+        optimizer: another torch optimiser; parameters in, optimiser out.
+        scheduler: a learning rate scheduler; optimiser in, scheduler out.
+    """
+
+    def __init__(
+        self,
+        *,
+        dim: int = 10,
+        horizon: int = 1024,
+        eta: float = 0.002,
+        lr: float = 5.0,
+        beta_init: float = 1.0,
+        delta: float = 0.99,
+        ridge_alpha: float = 1.0,
+        coldness: str = "current",
+        estimator: str = "paper",
+        subgaussian_r: float = 0.5,
+        fail_prob: float = 0.01,
+        optimizer: OptimizerCallable | None = None,
+        scheduler: LRSchedulerCallable | None = None,
+    ) -> None:
+        policy = SoftUCBPolicy(dim, beta_init=beta_init, delta=delta, ridge_alpha=ridge_alpha, coldness=coldness)
+        super().__init__(
+            policy,
+            horizon=horizon,
+            eta=eta,
+            lr=lr,
+            subgaussian_r=subgaussian_r,
+            fail_prob=fail_prob,
+            optimizer=optimizer,
+            scheduler=scheduler,
+        )
+        check_choice("SoftUCBOffline", "estimator", estimator, ESTIMATORS)
+        self.estimator = ESTIMATORS[estimator]
+        self.register_buffer("trajectories_seen", torch.zeros((), dtype=torch.int64))
+        self.save_hyperparameters(ignore=["optimizer", "scheduler"])
+
+    trajectories_seen: Tensor
+
+    @property
+    def axis_value(self) -> int:
+        return int(self.trajectories_seen)
+
+    def training_step(self, episode: Episode, batch_idx: int) -> Tensor:
+        beta = self.mean_beta
+        signal = self.estimator(self.policy, episode, horizon=self.horizon, eta=self.eta, record=LOOKED_AT)
+        count = episode.problem.batch_shape.numel()
+        self.trajectories_seen += count * self.trainer.world_size
+        played = signal.trajectory
+        self.last_probs = played.records["probs"][-1]
+        regret = played.regret.sum(0).mean()
+        self.log_row(
+            {
+                "regret/cumulative": regret,
+                "regret/per_round": regret / self.horizon,
+                "policy/beta": beta,
+                "policy/beta_bound": self.beta_bound,
+                **{f"policy/{name}": mean_record(played, name) for name in LOOKED_AT if name != "probs"},
+                "grad/reward": signal.reward_gradient,
+                "grad/penalty": signal.penalty_gradient,
+                "loss/objective": -signal.loss.detach(),
+            },
+            batch_size=count,
+        )
+        self.log_dict({"beta": beta, "regret": float(regret)}, prog_bar=True, logger=False, batch_size=count)
+        return signal.loss
+
+    def on_train_batch_end(self, *_: object) -> None:
+        self.warn_if_running_away()

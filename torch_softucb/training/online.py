@@ -1,0 +1,174 @@
+"""SoftUCB online (Algorithm 3): beta moves after every round, within the trajectory that it plays."""
+
+from typing import Any
+
+import torch
+from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
+from torch import Tensor
+
+from torch_softucb import functional as F
+from torch_softucb.checks import check_integer, check_one_episode
+from torch_softucb.policies import SoftUCBPolicy
+from torch_softucb.rollout import coverage, num_suboptimal
+from torch_softucb.simulation import Round, Simulation
+from torch_softucb.training.data import Episode
+from torch_softucb.training.module import SoftUCBModule
+
+
+class SoftUCBOnline(SoftUCBModule):
+    """Every trajectory learns a beta of its own while it plays, by Eq. 15 after every round.
+
+    A training step is ``rounds_per_step`` rounds of all trajectories: so Lightning's cost a step does not count.
+
+    Args:
+        num_trajectories: trajectories of one process, each with its beta.
+        dim: d.
+        horizon: T.
+        rounds_per_step: rounds of one training step.
+        eta: weight of the constraint.
+        lr: learning rate of the default optimiser, SGD.
+        beta_init: where every beta starts; from 0 play stays uniform for long (D8).
+        delta: Eq. 9's delta.
+        ridge_alpha: ridge weight.
+        coldness: ``current``, ``lagged`` or ``smooth``.
+        subgaussian_r: R of Eq. 5, for the bound and the baselines.
+        fail_prob: failure probability of Eq. 5, likewise.
+        optimizer: another torch optimiser; parameters in, optimiser out.
+        scheduler: a learning rate scheduler, stepped every training step.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_trajectories: int = 256,
+        dim: int = 10,
+        horizon: int = 1024,
+        rounds_per_step: int = 32,
+        eta: float = 0.3,
+        lr: float = 0.1,
+        beta_init: float = 1.0,
+        delta: float = 0.99,
+        ridge_alpha: float = 1.0,
+        coldness: str = "current",
+        subgaussian_r: float = 0.5,
+        fail_prob: float = 0.01,
+        optimizer: OptimizerCallable | None = None,
+        scheduler: LRSchedulerCallable | None = None,
+    ) -> None:
+        count = check_integer("SoftUCBOnline", "num_trajectories", num_trajectories, low=1)
+        policy = SoftUCBPolicy(
+            dim,
+            beta_init=torch.full((count,), float(beta_init)),
+            delta=delta,
+            ridge_alpha=ridge_alpha,
+            coldness=coldness,
+        )
+        super().__init__(
+            policy,
+            horizon=horizon,
+            eta=eta,
+            lr=lr,
+            subgaussian_r=subgaussian_r,
+            fail_prob=fail_prob,
+            optimizer=optimizer,
+            scheduler=scheduler,
+        )
+        self.rounds_per_step = check_integer("SoftUCBOnline", "rounds_per_step", rounds_per_step, low=1)
+        self.automatic_optimization = False
+        self.register_buffer("past", torch.zeros(count))  # running sum of reward gradients, D10
+        self.register_buffer("regret", torch.zeros(count))
+        self.register_buffer("value", torch.zeros(count))  # running sum of estimated rewards, Eq. 14
+        self.simulation: Simulation | None = None
+        self._saved: dict[str, Any] | None = None
+        self.save_hyperparameters(ignore=["optimizer", "scheduler"])
+
+    past: Tensor
+    regret: Tensor
+    value: Tensor
+
+    @property
+    def axis_value(self) -> int:
+        return 0 if self.simulation is None else self.simulation.t
+
+    @property
+    def final_regret(self) -> float:
+        """Of the run itself, while it learned."""
+        return float(self.regret.mean())
+
+    def _open(self, episode: Episode) -> Simulation:
+        check_one_episode("SoftUCBOnline", episode.problem.batch_shape, self.policy.raw_beta.shape)
+        if self.simulation is None:
+            noise, action = episode.generators(self.policy.device)
+            self.simulation = Simulation(self.policy, episode.problem, generator=action, noise_generator=noise)
+            if self._saved is not None:
+                self.simulation.load_state_dict(self._saved)
+        return self.simulation
+
+    @torch.no_grad()
+    def training_step(self, episode: Episode, batch_idx: int) -> None:
+        simulation = self._open(episode)
+        optimizer = self.optimizers()
+        end = min(simulation.t + self.rounds_per_step, self.horizon)
+        for play in simulation.play(end - simulation.t):
+            gradient = self._learn(play)
+            if play.t + 1 < end:
+                optimizer.optimizer.step()  # type: ignore[union-attr]  # Lightning counts one step a training step
+            else:
+                optimizer.step()  # type: ignore[union-attr]
+                self._report(play, gradient)
+        schedulers = self.lr_schedulers()
+        if schedulers is not None:
+            schedulers.step()  # type: ignore[union-attr, call-arg]
+        self.warn_if_running_away()
+
+    def _learn(self, play: Round) -> tuple[Tensor, Tensor]:
+        """Eq. 15 of this round into beta's grad; returns its reward part and its penalty part."""
+        decision = play.decision
+        assert decision.gamma is not None
+        now = F.reward_gradient(decision.probs, decision.mu_hat, decision.width, decision.gamma)
+        step = F.online_gradient(now, self.past, decision.width, t=play.t + 1, horizon=self.horizon, eta=self.eta)
+        self.past.copy_(step.past)
+        self.regret += play.regret
+        self.value += (decision.probs * decision.mu_hat).sum(-1)
+        raw = self.policy.raw_beta
+        raw.grad = F.nonnegative_gradient(raw, -step.gradient)
+        penalty = self.eta * F.sum_width(decision.width) / self.horizon
+        return step.gradient - penalty, penalty
+
+    def _report(self, play: Round, gradient: tuple[Tensor, Tensor]) -> None:
+        decision, t = play.decision, play.t + 1
+        assert decision.gamma is not None and self.simulation is not None
+        beta = self.policy.beta
+        inside = coverage(decision, self.simulation.problem)
+        assert inside is not None
+        now = (decision.probs * decision.mu_hat).sum(-1)
+        self.last_probs = decision.probs
+        regret = self.regret.mean()
+        count = len(beta)
+        self.log_row(
+            {
+                "regret/cumulative": regret,
+                "regret/per_round": regret / t,
+                "policy/beta": beta.mean(),
+                "policy/beta_low": beta.quantile(0.1),
+                "policy/beta_high": beta.quantile(0.9),
+                "policy/beta_bound": self.beta_bound,
+                "policy/gamma": decision.gamma.mean(),
+                "policy/num_suboptimal": num_suboptimal(decision, self.simulation.problem).float().mean(),
+                "policy/entropy": decision.entropy().mean(),
+                "policy/coverage": inside.mean(),
+                "grad/reward": gradient[0].mean(),
+                "grad/penalty": gradient[1].mean(),
+                "loss/objective": F.online_objective(now, self.value, t=t, horizon=self.horizon).mean(),
+            },
+            batch_size=count,
+        )
+        self.log_dict({"beta": float(beta.mean()), "regret": float(regret)}, prog_bar=True, logger=False, batch_size=count)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if self.simulation is not None:
+            checkpoint["simulation"] = self.simulation.state_dict()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_load_checkpoint(checkpoint)
+        self._saved = checkpoint.get("simulation")
