@@ -1,113 +1,117 @@
-"""Play SoftUCB and three baselines on the paper's synthetic problem (Sec. 5); print regret, draw the curves.
+"""Learn how much to explore, then play: the whole of SoftUCB in about a minute.
 
     python scripts/demo.py
-    python scripts/demo.py --num-problems 64 --horizon 256 --out /tmp/demo
+    python scripts/demo.py --steps 5 --trajectories 32 --horizon 128 --log-dir /tmp/demo
 
-All policies meet the same problems and the same reward noise.
+1. SoftUCB offline learns one beta on random problems (Sec. 5), step by step.
+2. On 512 problems that it has not seen, with fresh noise, play: SoftUCB at the learned beta, SoftUCB online, which learns
+   a beta of its own in every trajectory while it plays, and the paper's baselines. All meet the same noise.
+3. Print the table, draw the plot, leave a TensorBoard run.
 """
 
 import argparse
 import math
-import time
 from pathlib import Path
 
-import matplotlib
-import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from torch_softucb import EpsilonGreedy, LinTS, LinUCB, SoftUCBPolicy, rollout, synthetic_problem
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from torch_softucb.training import BanditDataModule, Dashboard, SoftUCBOffline, SoftUCBOnline, trainer_for
+from torch_softucb.training.cli import quiet, run_folder
+from torch_softucb.training.figures import NAMES, regret_figure
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--num-problems", type=int, default=512, help="random problems, each a trajectory (default 512)")
+    parser.add_argument("--steps", type=int, default=30, help="offline training steps (default 30)")
+    parser.add_argument("--trajectories", type=int, default=256, help="trajectories a training step (default 256)")
+    parser.add_argument("--problems", type=int, default=512, help="problems to play on afterwards (default 512)")
     parser.add_argument("--horizon", type=int, default=1024, help="rounds T (default 1024)")
     parser.add_argument("--dim", type=int, default=10, help="features d (default 10)")
-    parser.add_argument("--beta", type=float, default=0.6, help="SoftUCB's confidence width, not learned yet (default 0.6)")
+    parser.add_argument("--eta", type=float, default=0.002, help="offline weight of the constraint (default 0.002)")
     parser.add_argument("--seed", type=int, default=0, help="of problems, noise and draws (default 0)")
+    parser.add_argument(
+        "--log-dir", type=Path, default=Path("lightning_logs"), help="TensorBoard runs (default lightning_logs)"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("results/demo"), help="folder for regret.png (default results/demo)"
     )
     return parser.parse_args(argv)
 
 
-def policies(dim: int, horizon: int, beta: float):
-    theory = {"subgaussian_r": 0.5, "fail_prob": 0.01, "horizon": horizon}
-    return {
-        f"SoftUCB, beta {beta:g}": SoftUCBPolicy(dim, beta_init=beta),
-        "LinUCB, Eq. 5's radius": LinUCB.theoretical(dim, **theory),
-        "LinTS, Agrawal & Goyal": LinTS.theoretical(dim, **theory),
-        "epsilon-greedy, 0.05": EpsilonGreedy(dim, epsilon=0.05),
-    }
+def learn_offline(args: argparse.Namespace) -> tuple[SoftUCBOffline, str | None]:
+    model = SoftUCBOffline(dim=args.dim, horizon=args.horizon, eta=args.eta, lr=4.0)
+    data = BanditDataModule(
+        dim=args.dim,
+        trajectories=args.trajectories,
+        num_steps=args.steps,
+        fresh_problems=True,
+        eval_trajectories=args.problems,
+        seed=args.seed,
+    )
+    trainer = trainer_for(args.log_dir)
+    trainer.fit(model, datamodule=data)
+    return model, run_folder(trainer)
 
 
-def play(args: argparse.Namespace, console: Console) -> dict[str, tuple[torch.Tensor, float]]:
-    generator = torch.Generator().manual_seed(args.seed)
-    problem = synthetic_problem(num_problems=args.num_problems, dim=args.dim, generator=generator)
-    columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    curves = {}
-    with Progress(*columns, console=console) as bars:
-        for name, policy in policies(args.dim, args.horizon, args.beta).items():
-            bar = bars.add_task(name, total=args.horizon)
-            start = time.perf_counter()
-            trajectory = rollout(
-                policy,
-                problem,
-                horizon=args.horizon,
-                generator=torch.Generator().manual_seed(args.seed + 1),
-                progress=lambda done, _, bar=bar: bars.update(bar, completed=done),
-            )
-            curves[name] = (trajectory.cumulative_regret, time.perf_counter() - start)
-    return curves
+def learn_online(args: argparse.Namespace) -> SoftUCBOnline:
+    """On the validation problems of the offline run: problems that offline training never met."""
+    steps = max(1, args.horizon // 32)
+    rounds = math.ceil(args.horizon / steps)
+    model = SoftUCBOnline(num_trajectories=args.problems, dim=args.dim, horizon=args.horizon, rounds_per_step=rounds)
+    data = HeldOut(
+        dim=args.dim,
+        trajectories=args.problems,
+        num_steps=steps,
+        fresh_problems=True,
+        one_episode=True,
+        seed=args.seed,
+    )
+    trainer = trainer_for(args.log_dir, callbacks=[Dashboard()], limit_val_batches=0, enable_checkpointing=False)
+    trainer.fit(model, datamodule=data)
+    return model
 
 
-def show(curves: dict[str, tuple[torch.Tensor, float]], console: Console) -> None:
-    table = Table("policy", title="Cumulative regret, mean over problems (lower is better)")
-    for column in ("regret", "standard error", "against SoftUCB", "seconds"):
-        table.add_column(column, justify="right")
-    first = next(iter(curves.values()))[0][-1].mean()
-    for name, (curve, seconds) in curves.items():
-        last = curve[-1]
-        error = last.std().item() / math.sqrt(len(last)) if len(last) > 1 else math.nan
-        table.add_row(name, f"{last.mean():.1f}", f"{error:.1f}", f"{last.mean() / first:.1f}x", f"{seconds:.1f}")
-    console.print(table)
+class HeldOut(BanditDataModule):
+    """Plays on what another run validates on."""
+
+    def episode(self, stage, number, count):
+        self.one_episode = False
+        try:
+            return super().episode("validate", 0, count)
+        finally:
+            self.one_episode = True
 
 
-def draw(curves: dict[str, tuple[torch.Tensor, float]], args: argparse.Namespace) -> Path:
-    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-    rounds = range(1, args.horizon + 1)
-    for name, (curve, _) in curves.items():
-        mean, band = curve.mean(1), 1.96 * curve.std(1, correction=0) / math.sqrt(curve.shape[1])
-        (line,) = axes.plot(rounds, mean, linewidth=1.8)
-        axes.fill_between(rounds, mean - band, mean + band, alpha=0.2, color=line.get_color(), linewidth=0)
-        axes.annotate(
-            name,
-            (args.horizon, float(mean[-1])),
-            (6, 0),
-            textcoords="offset points",
-            va="center",
-            color=line.get_color(),
-        )
-    axes.set(xlabel="round", ylabel="cumulative regret", xlim=(0, args.horizon), ylim=(0, None))
-    axes.set_title(f"Synthetic problem, d = {args.dim}, {args.num_problems} problems, mean and 95% band", fontsize=10)
-    axes.spines[["top", "right"]].set_visible(False)
-    args.out.mkdir(parents=True, exist_ok=True)
-    file = args.out / "regret.png"
-    figure.savefig(file, dpi=150)
-    plt.close(figure)
-    return file
+def table(offline: SoftUCBOffline, online: SoftUCBOnline) -> Table:
+    shown = Table("policy", title="Cumulative regret, mean over problems (lower is better)")
+    for column in ("regret", "standard error", "against SoftUCB"):
+        shown.add_column(column, justify="right")
+    last = {name: curve[-1] for name, curve in offline.curves.items()}
+    order = {"soft_ucb": last.pop("soft_ucb"), "soft_ucb_online": online.regret, **last}
+    for name, regret in order.items():
+        title = f"SoftUCB, learned beta {offline.mean_beta:.2f}" if name == "soft_ucb" else NAMES[name]
+        error = float(regret.std()) / math.sqrt(len(regret)) if len(regret) > 1 else math.nan
+        shown.add_row(title, f"{regret.mean():.1f}", f"{error:.1f}", f"{regret.mean() / order['soft_ucb'].mean():.1f}x")
+    return shown
 
 
 def main(argv: list[str] | None = None) -> None:
     args, console = parse(argv), Console()
-    curves = play(args, console)
-    show(curves, console)
-    console.print(f"Plot: {draw(curves, args)}")
+    quiet()
+    console.print("Learning beta offline ...")
+    offline, folder = learn_offline(args)
+    console.print("Learning beta online, while it plays ...")
+    online = learn_online(args)
+    console.print(table(offline, online))
+    console.print(f"Learned beta {offline.mean_beta:.3f}; Eq. 5 asks for {offline.beta_bound:.2f}.")
+    args.out.mkdir(parents=True, exist_ok=True)
+    curves = {"soft_ucb": offline.curves["soft_ucb"], "soft_ucb_online": online.curve, **offline.curves}
+    regret_figure(curves, f"d = {args.dim}, {args.problems} problems, mean and 95% band").savefig(
+        args.out / "regret.png", dpi=150
+    )
+    console.print(f"Plot: {args.out / 'regret.png'}")
+    console.print(f"Look: .venv/bin/tensorboard --logdir {Path(folder or args.log_dir).parent}", soft_wrap=True)
 
 
 if __name__ == "__main__":

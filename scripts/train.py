@@ -1,8 +1,8 @@
 """Learn beta from a config.
 
-    python scripts/train.py --config scripts/configs/offline.yaml
-    python scripts/train.py --config scripts/configs/online.yaml --model.init_args.eta 0.5
-    python scripts/train.py --config scripts/configs/offline.yaml --print_config
+python scripts/train.py --config scripts/configs/offline.yaml
+python scripts/train.py --config scripts/configs/online.yaml --model.init_args.eta 0.5
+python scripts/train.py --config scripts/configs/offline.yaml --print_config
 """
 
 from torch_softucb.training.cli import main

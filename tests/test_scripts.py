@@ -15,13 +15,23 @@ def _load(path):
     return module
 
 
-def test_demo(tmp_path, capsys):
+def test_demo(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     demo = _load(ROOT / "scripts" / "demo.py")
-    demo.main(["--num-problems", "4", "--horizon", "16", "--dim", "3", "--out", str(tmp_path)])
+    demo.main(["--steps", "3", "--trajectories", "4", "--problems", "6", "--horizon", "40", "--dim", "3", "--out", "plots"])
     shown = capsys.readouterr().out
-    for name in ("SoftUCB", "LinUCB", "LinTS", "epsilon-greedy", "regret.png"):
+    for name in (
+        "SoftUCB, learned beta",
+        "SoftUCB online",
+        "LinUCB",
+        "LinTS",
+        "epsilon-greedy",
+        "regret.png",
+        "tensorboard --logdir",
+    ):
         assert name in shown
-    assert (tmp_path / "regret.png").stat().st_size > 10_000
+    assert (tmp_path / "plots" / "regret.png").stat().st_size > 10_000
+    assert list((tmp_path / "lightning_logs").glob("version_0/events*"))
 
 
 def test_bench(tmp_path, capsys):
@@ -39,4 +49,4 @@ def test_bench(tmp_path, capsys):
 def test_help_helps(capsys):
     with pytest.raises(SystemExit, match="0"):
         _load(ROOT / "scripts" / "demo.py").main(["--help"])
-    assert "same problems" in capsys.readouterr().out
+    assert "same noise" in capsys.readouterr().out

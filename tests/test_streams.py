@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from torch_softucb.streams import normals, split_mix, stream_key, uniforms
+from torch_softucb.streams import mixed_seed, normals, split_mix, stream_key, uniforms
 
 
 def test_split_mix_gives_the_published_outputs():
@@ -50,9 +50,24 @@ def test_normals_are_normal_and_finite():
 
 
 def test_different_keys_different_numbers(seeded):
-    g = seeded(0)
-    a, b = stream_key(g, torch.device("cpu")), stream_key(g, torch.device("cpu"))
-    assert a != b
-    assert stream_key(seeded(0), torch.device("cpu")) == a
-    draws = [uniforms(k, torch.arange(100), start=0, count=1, dtype=torch.float64) for k in (a, b)]
+    g, cpu = seeded(0), torch.device("cpu")
+    keys = [stream_key(g, "noise", cpu), stream_key(g, "noise", cpu), stream_key(seeded(0), "action", cpu)]
+    assert len({int(k) for k in keys}) == 3
+    assert stream_key(seeded(0), "noise", cpu) == keys[0]
+    draws = [uniforms(k, torch.arange(100), start=0, count=1, dtype=torch.float64) for k in keys]
     assert (draws[0] != draws[1]).all()
+    assert (draws[0] != draws[2]).all()
+
+
+def test_streams_are_independent_even_when_seeded_alike(seeded):
+    """A problem and its noise from generators of the same seed: no correlation between features and noise."""
+    cpu, ids = torch.device("cpu"), torch.arange(1000)
+    u, v = (
+        uniforms(stream_key(seeded(5), s, cpu), ids, start=0, count=1000, dtype=torch.float64) for s in ("problem", "noise")
+    )
+    assert abs(torch.corrcoef(torch.stack((u.flatten(), v.flatten())))[0, 1]) < 5 / 1000
+
+
+def test_mixed_seeds_differ_in_the_bits_that_torch_reads():
+    seeds = {mixed_seed(a, b, c) & 0xFFFFFFFF for a in range(3) for b in range(3) for c in range(300)}
+    assert len(seeds) == 2700

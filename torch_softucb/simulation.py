@@ -113,8 +113,8 @@ class Simulation:
         check_same_world("rollout", "dtype", policy.dtype, "problem", like.dtype)
         check_same_world("rollout", "device", policy.device, "problem", like.device)
         self.policy, self.problem, self.t = policy, problem, 0
-        self.noise_key = stream_key(generator if noise_generator is None else noise_generator, like.device)
-        self.action_key = stream_key(generator, like.device)
+        self.noise_key = stream_key(generator if noise_generator is None else noise_generator, "noise", like.device)
+        self.action_key = stream_key(generator, "action", like.device)
         self.arms = FixedArms(problem, policy.ridge_alpha)
         self.gamma = like.new_zeros(problem.batch_shape)  # of the round before, for coldness="lagged"
         self.means = like.movedim(-1, 0).contiguous()  # (K, *B)

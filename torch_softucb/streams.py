@@ -38,10 +38,25 @@ def split_mix(
     return _mix(seed + step.view(-1, *[1] * seed.dim()))
 
 
-def stream_key(generator: torch.Generator | None, device: torch.device) -> Tensor:
-    """One 64-bit key, the only thing a simulation takes from ``generator`` (None: torch's own generator)."""
+STREAMS = ("problem", "noise", "action")
+
+
+def stream_key(generator: torch.Generator | None, stream: str, device: torch.device) -> Tensor:
+    """One 64-bit key, the only thing that a stream takes from ``generator`` (None: torch's own generator).
+
+    Streams of different names are independent even when their generators were seeded alike.
+    """
     place = device if generator is None else generator.device
-    return torch.randint(-(2**63), 2**63 - 1, (), generator=generator, device=place).to(device)
+    drawn = torch.randint(-(2**63), 2**63 - 1, (), generator=generator, device=place).to(device)
+    return _mix(drawn + torch.full_like(drawn, STREAMS.index(stream) + 1) * _GOLDEN)
+
+
+def mixed_seed(*numbers: int) -> int:
+    """One seed from several numbers; torch's CPU generator reads only its low 32 bits, so those are mixed well."""
+    seed = torch.zeros((), dtype=torch.int64)
+    for number in numbers:
+        seed = _mix(seed + torch.full_like(seed, number + 1) * _GOLDEN)
+    return int(seed) & (2**32 - 1)
 
 
 def _bits(key: Tensor, ids: Tensor, start: int, count: int, dtype: torch.dtype) -> tuple[Tensor, int]:

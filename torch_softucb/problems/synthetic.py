@@ -32,7 +32,7 @@ def synthetic_problem(
     dim = check_integer(where, "dim", dim, low=1)
     noise_std = check_number(where, "noise_std", noise_std, low=0.0)
     like = torch.empty(0, device=device, dtype=dtype)
-    key, ids = stream_key(generator, like.device), torch.arange(count, device=like.device)
+    key, ids = stream_key(generator, "problem", like.device), torch.arange(count, device=like.device)
     size = num_arms * dim
     cube = 2 * uniforms(key, ids, start=0, count=size, dtype=like.dtype) - 1  # (K d, B)
     arms = torch.nn.functional.normalize(cube.T.reshape(count, num_arms, dim), dim=-1)

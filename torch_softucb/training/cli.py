@@ -1,11 +1,13 @@
 """The command line: LightningCLI with the project's defaults, readable errors and a readable last line."""
 
+import logging
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.loggers import TensorBoardLogger
 
@@ -32,10 +34,11 @@ def _defaults(log_dir: str) -> dict[str, Any]:
         "max_epochs": 1,
         "log_every_n_steps": 1,
         "num_sanity_val_steps": 0,
+        "val_check_interval": 0.2,
+        "enable_model_summary": False,
         "logger": TensorBoardLogger(save_dir=".", name=log_dir, default_hp_metric=False),
         "callbacks": [
-            RichProgressBar(),
-            ModelCheckpoint(filename="last", every_n_train_steps=10, enable_version_counter=False),
+            ModelCheckpoint(filename="last", every_n_train_steps=1, enable_version_counter=False),
             Dashboard(),
         ],
         "plugins": [AtomicCheckpointIO()],
@@ -51,20 +54,37 @@ def _cli_defaults() -> dict[str, Any]:
     }
 
 
+def run_folder(trainer: L.Trainer) -> str | None:
+    """Where this run's events lie; asks no other process, unlike ``trainer.log_dir``."""
+    return trainer.logger.log_dir if isinstance(trainer.logger, TensorBoardLogger) else None
+
+
 def summary(model: SoftUCBModule, log_dir: str | None) -> str:
     """What was learned, against what, and where to look."""
     own = model.final_regret
-    lines = [f"beta {model.mean_beta:.3f} (Eq. 5's bound: {model.beta_bound:.2f}), regret {own:.1f} over {model.horizon} rounds."]
+    regret = "not validated" if own is None else f"regret {own:.1f} over {model.horizon} rounds"
+    lines = [f"beta {model.mean_beta:.3f} (Eq. 5's bound: {model.beta_bound:.2f}), {regret}."]
     for name, what in RIVALS.items():
-        if name in model.curves:
+        if own is not None and name in model.curves:
             rival = float(model.curves[name][-1].mean())
             lines.append(f"  {what}: {rival:.1f}, {rival / own:.2f} times as much")
     lines.append(f"Look: tensorboard --logdir {log_dir}" if log_dir else "No log was written.")
     return "\n".join(lines)
 
 
+def quiet() -> None:
+    """Leave out what Lightning says of products and of its own deprecations; its warnings and errors stay."""
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*isinstance\\(treespec, LeafSpec\\).*")
+    warnings.filterwarnings("ignore", message=".*LightningCLI's args parameter.*")
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module="lightning.pytorch.cli")
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+
+
 def main(argv: list[str] | None = None) -> SoftUCBModule:
     """Parse, train, say what came out. Bad input ends in one readable line and exit code 2."""
+    quiet()
     try:
         cli = SoftUCBCLI(
             SoftUCBModule,
@@ -85,5 +105,5 @@ def main(argv: list[str] | None = None) -> SoftUCBModule:
     model = cli.model
     assert isinstance(model, SoftUCBModule)
     if cli.trainer.is_global_zero:
-        print(summary(model, cli.trainer.log_dir))
+        print(summary(model, run_folder(cli.trainer)))
     return model

@@ -46,7 +46,7 @@ class Dashboard(L.Callback):
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         assert isinstance(pl_module, SoftUCBModule)
-        if self._writer(trainer) is not None and "soft_ucb" in pl_module.curves:
+        if self._writer(trainer) is not None and pl_module.final_regret is not None:
             assert isinstance(trainer.logger, TensorBoardLogger)
             final = {"final/regret": pl_module.final_regret, "final/beta": pl_module.mean_beta}
             trainer.logger.log_hyperparams(dict(pl_module.hparams), final)

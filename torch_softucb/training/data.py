@@ -9,15 +9,15 @@ import torch
 
 from torch_softucb.checks import check_divides, check_integer, check_number, check_seed_kept
 from torch_softucb.problems import synthetic_problem
+from torch_softucb.streams import STREAMS, mixed_seed
 from torch_softucb.types import BanditProblem
 
-_STAGES = {"train": 0, "validate": 1, "test": 2}
-_STREAMS = {"problem": 0, "noise": 1, "action": 2}
+_STAGES = ("train", "validate", "test")
 
 
 def _seed(seed: int, stage: str, stream: str, number: int) -> int:
-    """A seed of its own for every stage, stream and number; torch spreads it over the generator's state."""
-    return ((seed * 3 + _STAGES[stage]) * 3 + _STREAMS[stream]) * 2**32 + number
+    """A seed of its own for every stage, stream and number."""
+    return mixed_seed(seed, _STAGES.index(stage), STREAMS.index(stream), number)
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ class BanditDataModule(L.LightningDataModule):
         check_divides("BanditDataModule", "trajectories", count, "processes", world)
         share = count // world
         part = self._ready[key][rank * share : (rank + 1) * share]
-        seeds = (_seed(self.seed, stage, stream, number) for stream in ("noise", "action"))
-        return Episode(part, *seeds, first=first)
+        noise, action = (_seed(self.seed, stage, stream, number) for stream in ("noise", "action"))
+        return Episode(part, noise, action, first)
 
     def train_dataloader(self) -> EpisodeLoader:
         return EpisodeLoader(self, "train", self.num_steps, self.trajectories)

@@ -12,7 +12,7 @@ NAMES = {"soft_ucb": "SoftUCB, beta frozen", "soft_ucb_online": "SoftUCB online"
 
 
 def regret_figure(curves: Mapping[str, Tensor], title: str = "") -> Figure:  # name -> (T, B) cumulative regret
-    """Linear up to the median rival, logarithmic above: LinTS at its theoretical scale would flatten all others."""
+    """On a logarithmic scale: on a linear one LinTS at its theoretical scale would flatten all others."""
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = figure.add_subplot()
     ends = []

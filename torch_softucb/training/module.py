@@ -48,9 +48,10 @@ class SoftUCBModule(L.LightningModule):
         self.lr = check_number(where, "lr", lr, low=0.0, open_low=True)
         self.make_optimizer, self.make_scheduler = optimizer, scheduler
         self.theory = {"subgaussian_r": subgaussian_r, "fail_prob": fail_prob, "horizon": self.horizon}
-        self.beta_bound = F.beta_upper_bound(dim=policy.dim, ridge_alpha=policy.ridge_alpha, **self.theory)  # type: ignore[arg-type]
+        self.beta_bound = F.beta_upper_bound(dim=policy.dim, ridge_alpha=policy.ridge_alpha, **self.theory)
         self.last_probs: Tensor | None = None  # for the dashboard's histogram
         self.curves: dict[str, Tensor] = {}  # name -> (T, B) cumulative regret of the last validation
+        self._played: dict[str, Tensor] = {}  # the same, this process's share
         self._warned = False
 
     def configure_optimizers(self) -> Any:
@@ -101,16 +102,21 @@ class SoftUCBModule(L.LightningModule):
         """Cumulative regret curves (T, B) of SoftUCB with beta frozen and of its rivals: same problems, same noise."""
         curves = {}
         for name, policy in {"soft_ucb": self.frozen_policy(), **self.rivals()}.items():
-            if name in self.curves and name not in ("soft_ucb", "lin_ucb_same_beta"):
-                curves[name] = self.curves[name]  # does not depend on beta: played once
+            fixed = name not in ("soft_ucb", "lin_ucb_same_beta")
+            if fixed and name in self._played:
+                curves[name] = self._played[name]  # does not depend on beta: played once
                 continue
             noise, action = episode.generators(policy.device)
             played = rollout(policy, episode.problem, horizon=self.horizon, generator=action, noise_generator=noise)
             curves[name] = played.cumulative_regret
+        self._played = curves
         return curves
 
     def validation_step(self, episode: Episode, batch_idx: int) -> None:
-        self.curves = self.evaluate(episode)
+        curves = self.evaluate(episode)
+        if self.trainer.world_size > 1:  # every process has played its share
+            curves = {name: torch.cat(list(self.all_gather(curve)), dim=1) for name, curve in curves.items()}
+        self.curves = curves
         last = self.curves["soft_ucb"][-1]
         band = 1.96 * last.std(correction=0) / math.sqrt(len(last))
         self.log_row(
@@ -120,25 +126,24 @@ class SoftUCBModule(L.LightningModule):
                 "validation/soft_ucb_high": last.mean() + band,
             },
             batch_size=len(last),
-            sync_dist=True,
         )
 
     def test_step(self, episode: Episode, batch_idx: int) -> None:
         self.validation_step(episode, batch_idx)
 
-    def log_row(self, values: dict[str, Any], *, batch_size: int, sync_dist: bool = False) -> None:
-        """Log under the x-axis of this kind of training."""
+    def log_row(self, values: dict[str, Any], *, batch_size: int) -> None:
+        """Log under the x-axis of this kind of training; with several processes, the mean of their shares."""
         row = {name: float(value) for name, value in values.items()}
         place = {"step": float(self.axis_value), **row}
-        self.log_dict(place, batch_size=batch_size, sync_dist=sync_dist and self.trainer.world_size > 1)
+        self.log_dict(place, batch_size=batch_size, sync_dist=self.trainer.world_size > 1)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         check_checkpoint_dim(type(self).__name__, self.policy.dim, checkpoint["hyper_parameters"]["dim"])
 
     @property
-    def final_regret(self) -> float:
-        """Of SoftUCB with beta frozen, in the last validation."""
-        return float(self.curves["soft_ucb"][-1].mean())
+    def final_regret(self) -> float | None:
+        """Of SoftUCB with beta frozen, in the last validation; None before the first."""
+        return float(self.curves["soft_ucb"][-1].mean()) if self.curves else None
 
     @property
     def axis_value(self) -> int:

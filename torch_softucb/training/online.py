@@ -44,7 +44,7 @@ class SoftUCBOnline(SoftUCBModule):
         dim: int = 10,
         horizon: int = 1024,
         rounds_per_step: int = 32,
-        eta: float = 0.3,
+        eta: float = 1.0,
         lr: float = 0.1,
         beta_init: float = 1.0,
         delta: float = 0.99,
@@ -76,14 +76,14 @@ class SoftUCBOnline(SoftUCBModule):
         self.rounds_per_step = check_integer("SoftUCBOnline", "rounds_per_step", rounds_per_step, low=1)
         self.automatic_optimization = False
         self.register_buffer("past", torch.zeros(count))  # running sum of reward gradients, D10
-        self.register_buffer("regret", torch.zeros(count))
+        self.register_buffer("regrets", torch.zeros(self.horizon, count))  # of every round
         self.register_buffer("value", torch.zeros(count))  # running sum of estimated rewards, Eq. 14
         self.simulation: Simulation | None = None
         self._saved: dict[str, Any] | None = None
         self.save_hyperparameters(ignore=["optimizer", "scheduler"])
 
     past: Tensor
-    regret: Tensor
+    regrets: Tensor
     value: Tensor
 
     @property
@@ -94,6 +94,15 @@ class SoftUCBOnline(SoftUCBModule):
     def final_regret(self) -> float:
         """Of the run itself, while it learned."""
         return float(self.regret.mean())
+
+    @property
+    def regret(self) -> Tensor:  # (B,)
+        return self.regrets.sum(0)
+
+    @property
+    def curve(self) -> Tensor:  # (T, B)
+        """Cumulative regret of the run so far."""
+        return self.regrets.cumsum(0)
 
     def _open(self, episode: Episode) -> Simulation:
         check_one_episode("SoftUCBOnline", episode.problem.batch_shape, self.policy.raw_beta.shape)
@@ -118,7 +127,7 @@ class SoftUCBOnline(SoftUCBModule):
                 self._report(play, gradient)
         schedulers = self.lr_schedulers()
         if schedulers is not None:
-            schedulers.step()  # type: ignore[union-attr, call-arg]
+            schedulers.step()  # type: ignore[union-attr]
         self.warn_if_running_away()
 
     def _learn(self, play: Round) -> tuple[Tensor, Tensor]:
@@ -128,7 +137,7 @@ class SoftUCBOnline(SoftUCBModule):
         now = F.reward_gradient(decision.probs, decision.mu_hat, decision.width, decision.gamma)
         step = F.online_gradient(now, self.past, decision.width, t=play.t + 1, horizon=self.horizon, eta=self.eta)
         self.past.copy_(step.past)
-        self.regret += play.regret
+        self.regrets[play.t] = play.regret
         self.value += (decision.probs * decision.mu_hat).sum(-1)
         raw = self.policy.raw_beta
         raw.grad = F.nonnegative_gradient(raw, -step.gradient)
@@ -137,7 +146,8 @@ class SoftUCBOnline(SoftUCBModule):
 
     def _report(self, play: Round, gradient: tuple[Tensor, Tensor]) -> None:
         decision, t = play.decision, play.t + 1
-        assert decision.gamma is not None and self.simulation is not None
+        assert decision.gamma is not None
+        assert self.simulation is not None
         beta = self.policy.beta
         inside = coverage(decision, self.simulation.problem)
         assert inside is not None

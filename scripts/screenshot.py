@@ -1,0 +1,105 @@
+"""Take a picture of a run's dashboard in TensorBoard, with headless Chromium.
+
+    python scripts/screenshot.py --log-dir lightning_logs --out docs/dashboard.png
+
+Needs Debian's packages chromium and chromium-driver, and selenium.
+"""
+
+import argparse
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
+FLAGS += ["--disable-background-networking", "--disable-component-update", "--window-size=1500,1250", "--hide-scrollbars"]
+CHARTS = ["beta against its bound", "regret with 95% band", "regret against baselines", "gradient parts", "coverage"]
+
+
+@contextmanager
+def tensorboard(log_dir: Path) -> Iterator[str]:
+    """A TensorBoard of our own on a free port of this machine, for as long as it is needed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [
+        sys.executable,
+        "-m",
+        "tensorboard.main",
+        "--logdir",
+        str(log_dir),
+        "--port",
+        str(port),
+        "--host",
+        "127.0.0.1",
+    ]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    address = f"http://127.0.0.1:{port}/"
+    try:
+        for _ in range(200):
+            try:
+                urllib.request.urlopen(address, timeout=2)
+                break
+            except OSError:
+                time.sleep(0.2)
+        else:
+            raise TimeoutError(f"screenshot: TensorBoard did not answer at {address} within 40 seconds")
+        yield address
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def shot(log_dir: Path, out: Path, seconds: float = 60) -> str:
+    """Open the custom-scalars tab, wait until every chart has drawn its lines, save the picture; returns the page's text."""
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or "chromium"
+    with tempfile.TemporaryDirectory() as profile, tensorboard(log_dir) as address:
+        for flag in [*FLAGS, f"--user-data-dir={profile}"]:
+            options.add_argument(flag)
+        service = webdriver.ChromeService(shutil.which("chromedriver") or "chromedriver")
+        browser = webdriver.Chrome(options=options, service=service)
+        try:
+            browser.get(address + "#custom_scalars")
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                text = browser.execute_script(TEXT)
+                if all(chart in text for chart in CHARTS) and browser.execute_script(LINES) >= len(CHARTS):
+                    break
+                time.sleep(0.5)
+            time.sleep(2)  # lines are drawn in a fade
+            out.parent.mkdir(parents=True, exist_ok=True)
+            browser.save_screenshot(str(out))
+            return text
+        finally:
+            browser.quit()
+
+
+# TensorBoard builds its page of nested shadow roots: walk them all
+WALK = "function walk(n, f) { f(n); if (n.shadowRoot) walk(n.shadowRoot, f); for (const c of n.childNodes) walk(c, f); }"
+TEXT = WALK + "let s = ''; walk(document.body, n => { if (n.nodeType == 3) s += n.textContent + ' '; }); return s;"
+LINES = WALK + "let k = 0; walk(document.body, n => { if (n.tagName == 'VZ-LINE-CHART2') k += 1; }); return k;"
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--log-dir", type=Path, default=Path("lightning_logs"), help="what TensorBoard shows")
+    parser.add_argument("--out", type=Path, default=Path("docs/dashboard.png"), help="the picture")
+    args = parser.parse_args(argv)
+    text = shot(args.log_dir, args.out)
+    missing = [chart for chart in CHARTS if chart not in text]
+    if missing:
+        raise SystemExit(f"screenshot: charts not found in the page: {', '.join(missing)}")
+    print(f"Picture: {args.out}")
+
+
+if __name__ == "__main__":
+    main()

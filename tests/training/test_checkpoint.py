@@ -1,0 +1,132 @@
+"""kill -9: at any moment of a run, and at any moment of a save."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from torch_softucb import SoftUCBPolicy
+from torch_softucb.training import AtomicCheckpointIO
+
+RUN = """
+import logging, sys, time, torch, lightning as L
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch_softucb.training import *
+from torch_softucb.training.cli import quiet
+quiet(); logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+kind, folder, resume, slow = sys.argv[1], sys.argv[2], sys.argv[3] or None, float(sys.argv[4])
+
+class Curve(L.Callback):
+    def on_train_batch_end(self, trainer, pl_module, *_):
+        with open(folder + "/curve", "a") as file:
+            print(trainer.global_step, pl_module.policy.raw_beta.detach().double().flatten().tolist(), file=file, flush=True)
+        time.sleep(slow)
+
+data = {"num_arms": 6, "dim": 3, "trajectories": 8, "num_steps": 20, "fresh_problems": True}
+if kind == "offline":
+    adam = lambda p: torch.optim.Adam(p, lr=0.05)
+    model, data = SoftUCBOffline(dim=3, horizon=16, optimizer=adam), BanditDataModule(**data)
+else:
+    model = SoftUCBOnline(num_trajectories=8, dim=3, horizon=60, rounds_per_step=3, coldness="lagged")
+    data = BanditDataModule(**data, one_episode=True)
+keep = ModelCheckpoint(dirpath=folder, filename="last", every_n_train_steps=3, enable_version_counter=False)
+trainer = trainer_for(folder, logger=False, enable_progress_bar=False, limit_val_batches=0, callbacks=[keep, Curve()])
+trainer.fit(model, datamodule=data, ckpt_path=resume, weights_only=True)
+"""
+
+
+def _start(kind, folder, resume="", slow=0.0):
+    folder.mkdir(exist_ok=True)
+    return subprocess.Popen([sys.executable, "-c", RUN, kind, str(folder), str(resume), str(slow)])
+
+
+def _curve(folder):
+    return dict(line.split(" ", 1) for line in (folder / "curve").read_text().splitlines())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["offline", "online"])
+def test_a_killed_run_resumed_ends_bit_identical(kind, tmp_path):
+    whole = tmp_path / "whole"
+    assert _start(kind, whole).wait(120) == 0
+    cut = tmp_path / "cut"
+    process = _start(kind, cut, slow=0.3)
+    while not (cut / "curve").exists() or len(_curve(cut)) < 8:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    seen = len(_curve(cut))
+    assert seen < 20
+    saved = torch.load(cut / "last.ckpt", weights_only=True)
+    assert saved["global_step"] <= seen
+    assert saved["loops"]["fit_loop"]["state_dict"]["combined_loader"] == [{"seed": 0, "position": saved["global_step"]}]
+    assert _start(kind, cut, resume=cut / "last.ckpt").wait(120) == 0
+    want, got = _curve(whole), _curve(cut)
+    assert len(want) == len(got) == 20
+    assert got == want
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("other_filesystem", [False, True])
+def test_100_kills_during_the_save_leave_a_whole_file(other_filesystem, tmp_path, monkeypatch):
+    if other_filesystem:
+        if not os.path.isdir("/dev/shm") or os.stat("/dev/shm").st_dev == os.stat(tmp_path).st_dev:
+            pytest.skip("no second filesystem here")
+        monkeypatch.setenv("TMPDIR", "/dev/shm")
+    path, io, rng = tmp_path / "last.ckpt", AtomicCheckpointIO(), random.Random(0)
+    io.save_checkpoint({"number": -1, "weights": torch.zeros(20_000)}, path)
+    before = -1
+    for _ in range(100):
+        child = os.fork()  # tensors below torch's parallel grain: a forked child has no worker threads
+        if child == 0:
+            while True:
+                before += 1
+                io.save_checkpoint({"number": before, "weights": torch.full((20_000,), float(before))}, path)
+        time.sleep(rng.uniform(0.0, 0.02))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        state = io.load_checkpoint(path)
+        assert (state["weights"] == (state["number"] if state["number"] >= 0 else 0)).all()
+        assert state["number"] >= before
+        before = state["number"]
+    assert before > 20
+    io.save_checkpoint({"number": 0}, path)
+    assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def test_a_file_cut_short_is_named(tmp_path):
+    path = tmp_path / "last.ckpt"
+    io = AtomicCheckpointIO()
+    io.save_checkpoint({"weights": torch.zeros(1000)}, path)
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(ValueError, match=r"checkpoint .*last.ckpt: cannot be read, cut short or not a checkpoint"):
+        io.load_checkpoint(path)
+    with pytest.raises(ValueError, match="cannot be read"):
+        io.load_checkpoint(tmp_path / "none.ckpt")
+
+
+def test_code_in_a_checkpoint_is_not_run(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "trapped"),))
+
+    torch.save({"x": Trap()}, tmp_path / "bad.ckpt")
+    with pytest.raises(ValueError, match="cannot be read"):
+        AtomicCheckpointIO().load_checkpoint(tmp_path / "bad.ckpt", weights_only=False)
+    assert not (tmp_path / "trapped").exists()
+
+
+def test_a_policy_alone_saves_and_loads_in_plain_torch(tmp_path):
+    policy = SoftUCBPolicy(3, beta_init=0.4)
+    policy.update(torch.randn(5, 3), torch.randn(5))
+    torch.save(policy.state_dict(), tmp_path / "policy.pt")
+    other = SoftUCBPolicy(3)
+    other.load_state_dict(torch.load(tmp_path / "policy.pt", weights_only=True))
+    arms = torch.randn(4, 3)
+    assert other(arms).probs.equal(policy(arms).probs)

@@ -1,0 +1,50 @@
+import importlib.util
+import shutil
+from pathlib import Path
+
+import pytest
+
+from torch_softucb.training import Dashboard, SoftUCBOffline
+from torch_softucb.training.figures import regret_figure
+
+ROOT = Path(__file__).parents[2]
+
+
+def _screenshot_script():
+    spec = importlib.util.spec_from_file_location("screenshot", ROOT / "scripts" / "screenshot.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_tensorboard_shows_the_custom_charts(fit, tiny, tmp_path):
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)")
+    trainer = fit(SoftUCBOffline(dim=3, horizon=16), tiny(), callbacks=[Dashboard()])
+    script = _screenshot_script()
+    text = script.shot(Path(trainer.logger.log_dir), tmp_path / "shot.png")
+    assert [chart for chart in script.CHARTS if chart not in text] == []
+    assert "Matches (2)" in text  # a chart with two tags found them
+    assert (tmp_path / "shot.png").stat().st_size > 20_000
+
+
+def test_figure_names_every_curve_once(fit, tiny):
+    model = SoftUCBOffline(dim=3, horizon=16)
+    fit(model, tiny(), logger=False)
+    assert set(model.curves) == {"soft_ucb", "lin_ucb_bound", "lin_ucb_same_beta", "lin_ts", "epsilon_greedy"}
+    assert all(curve.shape == (16, 8) for curve in model.curves.values())
+    (axes,) = regret_figure(model.curves).axes
+    assert len(axes.texts) == len(axes.lines) == 5
+
+
+def test_rivals_meet_the_same_noise_and_are_played_once(fit, tiny):
+    model = SoftUCBOffline(dim=3, horizon=16)
+    data = tiny()
+    fit(model, data, logger=False)
+    first = model.curves["lin_ucb_bound"]
+    again = model.evaluate(data.episode("validate", 0, 8))
+    assert again["lin_ucb_bound"] is first
+    fresh = SoftUCBOffline(dim=3, horizon=16).evaluate(data.episode("validate", 0, 8))
+    assert fresh["lin_ucb_bound"].equal(first)

@@ -1,0 +1,112 @@
+import lightning as L
+import pytest
+import torch
+
+from tests import reference
+from torch_softucb.training import BetaWarning, SoftUCBOffline
+from torch_softucb.training.data import Episode
+from torch_softucb.training.estimators import paper
+
+RECORD = ["mu_hat", "width", "gamma"]
+
+
+def test_one_steps_gradient_is_eq_13_plus_the_eta_part_by_loops(tiny):
+    model = SoftUCBOffline(dim=3, horizon=32, eta=0.05, beta_init=0.6).double()
+    beta = float(model.policy.beta)  # 0.6 as float32 has it
+    episode = tiny(fresh_problems=True).episode("train", 0, 8)
+    episode = Episode(episode.problem.to(torch.double), episode.noise_seed, episode.action_seed, 0)
+    signal = paper(model.policy, episode, horizon=32, eta=0.05, record=RECORD)
+    signal.loss.backward()
+    kept = signal.trajectory.records  # every round: horizon // 32 = 1
+    want = objective = 0.0
+    for t in range(32):
+        for r in range(8):
+            m, w, c = (kept[name][t, r].tolist() for name in RECORD)
+            S = reference.index(m, w, beta, [True] * 6)
+            want += reference.reward_gradient(S, m, w, c, beta, [True] * 6) + 0.05 * sum(w)
+            p = reference.probabilities(S, c, [True] * 6)
+            objective += sum(a * b for a, b in zip(p, m, strict=True)) + 0.05 * beta * sum(w)
+    assert model.policy.raw_beta.grad.item() == pytest.approx(-want / 32 / 8, abs=1e-10)
+    assert signal.loss.item() == pytest.approx(-objective / 32 / 8, abs=1e-10)
+    assert (signal.reward_gradient + signal.penalty_gradient).item() == pytest.approx(want / 32 / 8, abs=1e-10)
+
+
+def test_sgd_takes_the_papers_step(tiny, fit):
+    class Watch(L.Callback):
+        def on_before_optimizer_step(self, trainer, pl_module, optimizer):
+            self.before, self.grad = pl_module.policy.raw_beta.item(), pl_module.policy.raw_beta.grad.item()
+
+        def on_train_batch_end(self, trainer, pl_module, *_):
+            assert pl_module.policy.raw_beta.item() == pytest.approx(self.before - 0.5 * self.grad, rel=1e-6)
+            self.steps = getattr(self, "steps", 0) + 1
+
+    watch = Watch()
+    fit(SoftUCBOffline(dim=3, horizon=16, lr=0.5), tiny(), callbacks=[watch], logger=False)
+    assert watch.steps == 6
+
+
+def test_any_optimiser_and_scheduler(tiny, fit):
+    model = SoftUCBOffline(
+        dim=3,
+        horizon=16,
+        optimizer=lambda p: torch.optim.Adam(p, lr=0.1),
+        scheduler=lambda o: torch.optim.lr_scheduler.ExponentialLR(o, gamma=0.5),
+    )
+    trainer = fit(model, tiny(), logger=False)
+    (optimizer,) = trainer.optimizers
+    assert isinstance(optimizer, torch.optim.Adam)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1 * 0.5**6)
+    assert model.mean_beta != 1.0
+
+
+def test_a_beta_that_runs_away_is_told(tiny, fit):
+    model = SoftUCBOffline(dim=3, horizon=16, eta=5.0, lr=5.0)
+    with pytest.warns(BetaWarning, match=r"above its Eq. 5 bound .* Lower eta \(now 5\) or lr"):
+        fit(model, tiny(), logger=False)
+    assert model.mean_beta > model.beta_bound
+
+
+def _settled(dim, beta_init, eta, steps, fit):
+    betas = []
+
+    class Watch(L.Callback):
+        def on_train_batch_end(self, trainer, pl_module, *_):
+            betas.append(pl_module.mean_beta)
+
+    from torch_softucb.training import BanditDataModule
+
+    data = BanditDataModule(dim=dim, trajectories=128, num_steps=steps, fresh_problems=True)
+    model = SoftUCBOffline(dim=dim, horizon=1024, eta=eta, lr=4.0, beta_init=beta_init)
+    fit(model, data, callbacks=[Watch()], logger=False, limit_val_batches=0)
+    return torch.tensor(betas[-steps // 5 :])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dim", "low", "high"), [(5, 0.7, 1.0), (10, 0.6, 0.9)])
+@pytest.mark.parametrize("beta_init", [0.0, 1.0])
+def test_beta_settles_where_it_should(dim, low, high, beta_init, fit):
+    """eta 0.002, K = 50, delta 0.99, T = 1024: stable within 5%, from both sides."""
+    last = _settled(dim, beta_init, 0.002, 40, fit)
+    print(f"d {dim} from {beta_init}: {last.mean():.3f}, standard deviation {last.std() / last.mean():.1%}")
+    assert low < last.mean() < high
+    assert last.std() < 0.05 * last.mean()
+
+
+@pytest.mark.slow
+def test_a_large_eta_runs_away_and_says_so(fit):
+    with pytest.warns(BetaWarning, match="Lower eta"):
+        last = _settled(10, 1.0, 0.02, 10, fit)
+    assert last.isfinite().all()
+
+
+def test_fixed_and_fresh_problems(tiny):
+    fixed, fresh = tiny(), tiny(fresh_problems=True)
+    a, b = (fixed.episode("train", n, 8) for n in (0, 1))
+    assert a.problem.means.equal(b.problem.means)
+    assert a.noise_seed != b.noise_seed
+    assert fixed.episode("validate", 0, 8).problem.means.equal(a.problem.means)
+    c, d = (fresh.episode("train", n, 8) for n in (0, 1))
+    assert not c.problem.means.equal(d.problem.means)
+    assert not fresh.episode("validate", 0, 8).problem.means.equal(c.problem.means)
+    seeds = {fresh.episode(stage, n, 8).noise_seed for stage in ("train", "validate", "test") for n in range(5)}
+    assert len(seeds) == 15

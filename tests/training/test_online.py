@@ -1,0 +1,79 @@
+import lightning as L
+import numpy as np
+import pytest
+import torch
+
+from tests import reference
+from torch_softucb import LinUCB, rollout
+from torch_softucb.training import BanditDataModule, Episode, SoftUCBOnline
+
+
+class _Double(BanditDataModule):
+    def episode(self, stage, number, count):
+        own = super().episode(stage, number, count)
+        return Episode(own.problem.to(torch.double), own.noise_seed, own.action_seed, own.first)
+
+
+class _Watch(L.Callback):
+    def __init__(self):
+        self.betas = []
+
+    def on_train_batch_end(self, trainer, pl_module, *_):
+        self.betas.append(pl_module.policy.beta.detach().clone())
+
+
+def test_50_rounds_of_eq_15_by_loops(fit):
+    """Every round's beta of every trajectory, against Algorithm 3 written out: to 1e-10."""
+    horizon, count, eta, lr = 50, 4, 0.8, 0.3
+    data = _Double(num_arms=6, dim=3, trajectories=count, num_steps=horizon, fresh_problems=True, one_episode=True)
+    model = SoftUCBOnline(num_trajectories=count, dim=3, horizon=horizon, rounds_per_step=1, eta=eta, lr=lr, beta_init=0.7)
+    start = float(model.policy.beta[0].detach())  # 0.7 as float32 has it
+    watch = _Watch()
+    fit(model.double(), data, callbacks=[watch], logger=False, limit_val_batches=0)
+    episode = data.episode("train", 0, count)
+    arms, means = episode.problem.arms.numpy(), episode.problem.means.numpy()
+    noise, draws = model.simulation._noise(0, horizon), model.simulation._draws(0, horizon)
+    for r in range(count):
+        bandit = reference.Bandit(arms[r], beta=start, delta=0.99, alpha=1.0, mode="current")
+        past = 0.0
+        for t in range(1, horizon + 1):
+            bandit.step()
+            now = reference.reward_gradient(bandit.S, bandit.mu_hat, bandit.width, bandit.gamma, bandit.beta, [True] * 6)
+            past += now
+            gradient = (past + (horizon - t) * now + eta * sum(bandit.width)) / horizon
+            arm = int(np.searchsorted(np.cumsum(bandit.probs), draws[t - 1, r].item(), side="right"))
+            bandit.pull(arm, means[r, arm] + noise[t - 1, r].item())
+            bandit.beta = max(0.0, bandit.beta + lr * gradient)
+            assert watch.betas[t - 1][r].item() == pytest.approx(bandit.beta, abs=1e-10)
+
+
+def test_the_cut_into_steps_does_not_matter(fit, tiny):
+    def final(rounds, steps):
+        model = SoftUCBOnline(num_trajectories=8, dim=3, horizon=40, rounds_per_step=rounds)
+        fit(model, tiny(num_steps=steps, fresh_problems=True, one_episode=True), logger=False, limit_val_batches=0)
+        return model
+
+    a, b = final(1, 40), final(16, 3)  # 16 + 16 + 8
+    assert a.policy.beta.equal(b.policy.beta)
+    assert a.regrets.equal(b.regrets)
+    assert a.axis_value == 40
+
+
+def test_wrong_number_of_trajectories(fit, tiny):
+    with pytest.raises(ValueError, match="num_trajectories must be the number of trajectories of the data"):
+        fit(SoftUCBOnline(num_trajectories=9, dim=3, horizon=8), tiny(one_episode=True), logger=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dim", [10, 20])
+def test_it_beats_linucb_at_eq_5s_radius_by_far(dim, fit):
+    """eta 1, lr 0.1, 256 problems, T = 1024: less than half of its regret, on the same problems and noise."""
+    data = BanditDataModule(dim=dim, trajectories=256, num_steps=32, fresh_problems=True, one_episode=True)
+    model = SoftUCBOnline(num_trajectories=256, dim=dim, eta=1.0, lr=0.1)
+    fit(model, data, logger=False, limit_val_batches=0)
+    episode = data.episode("train", 0, 256)
+    noise, action = episode.generators(torch.device("cpu"))
+    rival = LinUCB.theoretical(dim, horizon=1024, subgaussian_r=0.5, fail_prob=0.01)
+    other = rollout(rival, episode.problem, horizon=1024, generator=action, noise_generator=noise).regret.sum(0)
+    print(f"d {dim}: online {model.final_regret:.1f}, LinUCB {other.mean():.1f}")
+    assert model.final_regret < 0.5 * other.mean()

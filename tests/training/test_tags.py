@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from torch_softucb.training import Dashboard, SoftUCBOffline, SoftUCBOnline
+from torch_softucb.training.tags import LAYOUT, ONLINE_TAGS, TAGS
+
+NOT_TAGS = {
+    "epoch",
+    "custom_scalars__config__",
+    "_hparams_/experiment",
+    "_hparams_/session_start_info",
+    "_hparams_/session_end_info",
+}
+
+
+def _events(trainer):
+    events = EventAccumulator(trainer.logger.log_dir)
+    events.Reload()
+    return events
+
+
+def _tags(events):
+    found = events.Tags()
+    return {tag for kind in ("scalars", "histograms", "images", "tensors") for tag in found[kind]} - NOT_TAGS
+
+
+def test_offline_run_writes_the_documented_tags(fit, tiny):
+    trainer = fit(SoftUCBOffline(dim=3, horizon=16), tiny(), callbacks=[Dashboard(histogram_every=2)])
+    events = _events(trainer)
+    assert _tags(events) == set(TAGS)
+    assert [e.step for e in events.Scalars("policy/beta")] == [8, 16, 24, 32, 40, 48]  # trajectories
+    assert events.Scalars("validation/soft_ucb")[-1].step == 48
+    assert events.Scalars("policy/beta")[0].value == 1.0
+    assert events.Tags()["tensors"]  # the custom-scalars layout
+
+
+def test_online_run_writes_the_documented_tags(fit, tiny):
+    model = SoftUCBOnline(num_trajectories=8, dim=3, horizon=24, rounds_per_step=4)
+    trainer = fit(model, tiny(fresh_problems=True, one_episode=True), callbacks=[Dashboard(histogram_every=2)])
+    events = _events(trainer)
+    assert _tags(events) == set(TAGS) | set(ONLINE_TAGS)
+    assert [e.step for e in events.Scalars("policy/beta")] == [3, 7, 11, 15, 19, 23]  # rounds, from 0
+    assert events.Scalars("regret/cumulative")[-1].value == pytest.approx(model.final_regret, rel=1e-5)
+
+
+def test_the_readme_quotes_the_list():
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    for tag, meaning in (TAGS | ONLINE_TAGS).items():
+        assert f"| `{tag}` | {meaning} |" in text
+
+
+def test_the_layout_names_real_tags():
+    for charts in LAYOUT.values():
+        for _, tags in charts.values():
+            assert {tag.rstrip("$") for tag in tags} <= set(TAGS)
