@@ -14,7 +14,7 @@ def test_one_steps_gradient_is_eq_13_plus_the_eta_part_by_loops(tiny):
     model = SoftUCBOffline(dim=3, horizon=32, eta=0.05, beta_init=0.6).double()
     beta = float(model.policy.beta)  # 0.6 as float32 has it
     episode = tiny(fresh_problems=True).episode("train", 0, 8)
-    episode = Episode(episode.problem.to(torch.double), episode.noise_seed, episode.action_seed, 0)
+    episode = Episode(episode.problem.to(torch.double), episode.noise_seed, episode.action_seed)
     signal = paper(model.policy, episode, horizon=32, eta=0.05, record=RECORD)
     signal.loss.backward()
     kept = signal.trajectory.records  # every round: horizon // 32 = 1

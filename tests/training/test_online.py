@@ -11,7 +11,7 @@ from torch_softucb.training import BanditDataModule, Episode, SoftUCBOnline
 class _Double(BanditDataModule):
     def episode(self, stage, number, count):
         own = super().episode(stage, number, count)
-        return Episode(own.problem.to(torch.double), own.noise_seed, own.action_seed, own.first)
+        return Episode(own.problem.to(torch.double), own.noise_seed, own.action_seed)
 
 
 class _Watch(L.Callback):

@@ -27,7 +27,6 @@ class Episode:
     problem: BanditProblem
     noise_seed: int
     action_seed: int
-    first: int  # trajectories that training has seen before this batch
 
     def generators(self, device: torch.device) -> tuple[torch.Generator, torch.Generator]:
         """(noise, action)"""
@@ -116,7 +115,6 @@ class BanditDataModule(L.LightningDataModule):
 
     def episode(self, stage: str, number: int, count: int) -> Episode:
         """This process's share of a batch: a trajectory keeps its id, and so its numbers, whoever plays it."""
-        first = number * count
         if self.one_episode:
             stage, number = "train", 0
         key = (stage, number if self.fresh_problems else 0, count)
@@ -127,7 +125,7 @@ class BanditDataModule(L.LightningDataModule):
         share = count // world
         part = self._ready[key][rank * share : (rank + 1) * share]
         noise, action = (_seed(self.seed, stage, stream, number) for stream in ("noise", "action"))
-        return Episode(part, noise, action, first)
+        return Episode(part, noise, action)
 
     def train_dataloader(self) -> EpisodeLoader:
         return EpisodeLoader(self, "train", self.num_steps, self.trajectories)

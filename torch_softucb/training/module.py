@@ -26,7 +26,6 @@ class SoftUCBModule(L.LightningModule):
     """Base of the two trainers; owns the policy and the settings of its objective."""
 
     policy: SoftUCBPolicy
-    axis: str  # what the x-axis of the curves counts
 
     def __init__(
         self,
