@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
-FLAGS += ["--disable-background-networking", "--disable-component-update", "--window-size=1500,1250", "--hide-scrollbars"]
+FLAGS += ["--disable-background-networking", "--disable-component-update", "--window-size=1500,900", "--hide-scrollbars"]
 CHARTS = ["beta against its bound", "regret with 95% band", "regret against baselines", "gradient parts", "coverage"]
 
 
