@@ -11,7 +11,7 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-demo: $(READY)  ## play SoftUCB and its baselines, print the regret table, draw the plot
+demo: $(READY)  ## learn beta offline, play it and its rivals; table, plot, TensorBoard run
 	$(BIN)/python scripts/demo.py $(ARGS)
 
 test: $(READY)  ## all tests and the examples in the docstrings

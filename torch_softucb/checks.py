@@ -244,3 +244,68 @@ def unreadable_checkpoint(path: object, error: Exception) -> ValueError:
 def check_checkpoint_dim(where: str, mine: int, saved: int) -> None:
     if mine != saved:
         raise ValueError(f"{where}: dim must be the checkpoint's, {saved}, got {mine}; use that dim, or another checkpoint")
+
+
+def check_features(where: str, arms: Tensor, mu_hat: Tensor) -> None:
+    """NaN or inf in a feature always reaches mu_hat (0 * inf is NaN), which is smaller: look there first."""
+    if _readable(mu_hat) and not math.isfinite(float(mu_hat.detach().sum())):
+        check_finite(where, "arms", arms)
+
+
+def check_batch_shape(where: str, batch_shape: object) -> None:
+    if not isinstance(batch_shape, (tuple, list)):
+        raise TypeError(f"{where}: batch_shape must be a tuple of sizes, as (1024,) or (), got {batch_shape!r}")
+    for size in batch_shape:
+        check_integer(where, "batch_shape", size, low=1)
+
+
+def check_ids(where: str, ids: object, batch: torch.Size) -> None:
+    if not isinstance(ids, Tensor) or ids.dtype != torch.int64:
+        got = f"dtype {ids.dtype}" if isinstance(ids, Tensor) else type(ids).__name__
+        raise TypeError(f"{where}: ids must be an int64 tensor, got {got}")
+    check_shape(where, "ids", ids.shape, ids.shape == batch, str(tuple(batch)))
+
+
+def check_noise_std(where: str, noise_std: object, batch: torch.Size) -> None:
+    if not isinstance(noise_std, Tensor):
+        check_number(where, "noise_std", noise_std, low=0.0)
+        return
+    check_batch(where, "noise_std", noise_std, batch)
+    check_not_negative(where, "noise_std", noise_std)
+
+
+def check_training_checkpoint(path: object, state: object) -> None:
+    if not isinstance(state, dict) or "state_dict" not in state or "pytorch-lightning_version" not in state:
+        raise ValueError(f"checkpoint {path}: is not one of a training run; a policy's own state loads by load_state_dict")
+
+
+def check_checkpoint_kind(where: str, mine: Collection[str], saved: Collection[str]) -> None:
+    if set(mine) != set(saved):
+        other = sorted(set(mine) ^ set(saved))[0]
+        raise ValueError(f"{where}: the checkpoint is of another kind of training ({other!r} is in one of them only)")
+
+
+def check_episodes(where: str, one_episode: bool, wanted: bool) -> None:
+    if one_episode != wanted:
+        raise ValueError(f"{where}: the data must have one_episode={wanted}, got {one_episode}")
+
+
+def check_whole_horizon(where: str, rounds: int, steps: int, horizon: int) -> None:
+    if not (steps - 1) * rounds < horizon <= steps * rounds:
+        fit = -(-horizon // rounds)
+        raise ValueError(
+            f"{where}: num_steps must be horizon / rounds_per_step, {fit}, to play all {horizon} rounds, got {steps}"
+        )
+
+
+def check_one_process(where: str, processes: int) -> None:
+    if processes > 1:
+        raise ValueError(
+            f"{where}: every trajectory learns by itself, in one process, got {processes}; "
+            "use devices=1, or SoftUCBOffline to learn one beta in several"
+        )
+
+
+def check_not_played(where: str, t: int, horizon: int) -> None:
+    if t >= horizon:
+        raise ValueError(f"{where}: has played its {horizon} rounds; make a new module for another run")

@@ -19,7 +19,8 @@ def coverage(decision: Decision, problem: BanditProblem) -> Tensor | None:  # (*
     inside = (problem.means - decision.mu_hat).abs() <= decision.beta.unsqueeze(-1) * decision.width
     if problem.mask is None:
         return inside.to(decision.width.dtype).mean(-1)
-    return (inside & problem.mask).sum(-1) / problem.mask.expand(inside.shape).sum(-1)
+    allowed = problem.mask.expand(inside.shape)
+    return ((inside & allowed).sum(-1) / allowed.sum(-1)).to(decision.width.dtype)
 
 
 def num_suboptimal(decision: Decision, problem: BanditProblem) -> Tensor:  # (*B,)

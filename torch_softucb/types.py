@@ -12,8 +12,9 @@ from torch_softucb.checks import (
     check_finite,
     check_float_tensor,
     check_has_rows,
+    check_ids,
     check_mask,
-    check_not_negative,
+    check_noise_std,
     check_same_dtype,
     check_shape,
 )
@@ -93,7 +94,7 @@ class Decision:
         return -(self.probs * safe).sum(-1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BanditProblem:
     """A batch of linear bandits whose truth is known: what a rollout plays against.
 
@@ -119,14 +120,12 @@ class BanditProblem:
         check_finite(where, "arms", self.arms)
         check_finite(where, "means", self.means)
         check_mask(where, self.mask, self.means.shape, device=self.arms.device)
-        noise = torch.as_tensor(self.noise_std)
-        check_shape(where, "noise_std", noise.shape, noise.shape in ((), self.batch_shape), f"() or {self.batch_shape}")
-        check_not_negative(where, "noise_std", noise)
+        check_noise_std(where, self.noise_std, self.batch_shape)
         if self.ids is None:
             count = self.batch_shape.numel()
             ids = torch.arange(count, device=self.arms.device).reshape(self.batch_shape)
             object.__setattr__(self, "ids", ids)
-        check_shape(where, "ids", self.ids.shape, self.ids.shape == self.batch_shape, str(tuple(self.batch_shape)))
+        check_ids(where, self.ids, self.batch_shape)
 
     @property
     def batch_shape(self) -> torch.Size:

@@ -77,6 +77,12 @@ def _problem(**kind):
     return synthetic_problem(**({"num_problems": 2, "num_arms": 3, "dim": 2} | kind))
 
 
+def _three_betas_five_bandits():
+    policy = SoftUCBPolicy(2, beta_init=torch.ones(3))
+    policy.reset(batch_shape=(5,))
+    policy(ARMS, bandit=IDS)
+
+
 SETTINGS = {
     "dim 0": (lambda: SoftUCBPolicy(0), ValueError, "SoftUCBPolicy: dim must be at least 1"),
     "dim a float": (lambda: SoftUCBPolicy(2.0), TypeError, "dim must be a whole number"),
@@ -112,6 +118,10 @@ SETTINGS = {
     ),
     "other dim": (lambda: rollout(LinUCB(3), _problem(), horizon=1), ValueError, "policy has dim 3"),
     "other dtype": (lambda: rollout(LinUCB(2).double(), _problem(), horizon=1), TypeError, "policy has dtype"),
+    "batch_shape": (lambda: LinUCB(2).reset(batch_shape=5), TypeError, "batch_shape must be a tuple"),
+    "noise_std a text": (lambda: BanditProblem(ARMS, torch.ones(5), "a"), TypeError, "noise_std must be a number"),
+    "ids a list": (lambda: BanditProblem(ARMS, torch.ones(5), ids=[1]), TypeError, "ids must be an int64 tensor"),
+    "beta of other batch": (lambda: _three_betas_five_bandits(), ValueError, "beta has shape"),
     "coverage": (lambda: rollout(LinTS(2), _problem(), horizon=1, record=["coverage"]), TypeError, "coverage"),
     "probs of LinTS": (lambda: rollout(LinTS(2), _problem(), horizon=1, record=["probs"]), TypeError, "probs"),
 }

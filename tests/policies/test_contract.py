@@ -237,3 +237,36 @@ def test_reset_forgets(make):
 
 def test_it_says_what_it_is(make):
     assert f"dim={DIM}" in repr(make())
+
+
+def test_a_decision_outlives_the_update_that_follows_it(make, name):
+    """decide, update, then backward or draw: neither sees what the update wrote."""
+    policy = make()
+    arms = torch.randn(K, DIM, dtype=torch.double, requires_grad=True)
+    with torch.no_grad():
+        _play(policy, arms)
+    decision = policy(arms)
+    z = torch.randn(DIM, dtype=torch.double)
+    before = decision.draw(z).detach().clone() if name in SAMPLED else None
+    policy.update(arms[0].detach(), torch.tensor(1.0, dtype=torch.double), decision=decision)
+    if name in SAMPLED:
+        assert decision.draw(z).equal(before)
+        decision.draw(z).sum().backward()
+    else:
+        decision.mu_hat.sum().backward(retain_graph=True)
+        decision.width.sum().backward(retain_graph=True)
+        if decision.logits is not None:
+            decision.log_prob(torch.tensor(0)).backward()
+    assert arms.grad.isfinite().all()
+
+
+def test_no_observations_change_nothing(name):
+    if name == "soft_ucb_lagged":
+        pytest.skip("lagged: one decision a bandit and round")
+    policy = POLICIES[name](DIM)
+    policy.reset(batch_shape=(3,))
+    before = policy.statistics.clone()
+    policy.update(torch.zeros(3, 0, DIM), torch.zeros(3, 0))
+    policy.update(torch.zeros(2, 0, DIM), torch.zeros(2, 0), bandit=torch.tensor([1, 1]))
+    policy.update(torch.zeros(0, DIM), torch.zeros(0), bandit=torch.zeros(0, dtype=torch.int64))
+    torch.testing.assert_close(policy.statistics, before)

@@ -25,7 +25,8 @@ def fit(tmp_path):
     """Train without a progress bar; logs under the test's own folder."""
 
     def run(model, data, **kind):
-        trainer = trainer_for(tmp_path / "logs", **({"enable_progress_bar": False, "callbacks": []} | kind))
+        quick = {"enable_progress_bar": False, "callbacks": [], "enable_checkpointing": False, "val_check_interval": 1.0}
+        trainer = trainer_for(tmp_path / "logs", **(quick | kind))
         trainer.fit(model, datamodule=data, **({"weights_only": True}))
         return trainer
 

@@ -48,3 +48,13 @@ def test_rivals_meet_the_same_noise_and_are_played_once(fit, tiny):
     assert again["lin_ucb_bound"] is first
     fresh = SoftUCBOffline(dim=3, horizon=16).evaluate(data.episode("validate", 0, 8))
     assert fresh["lin_ucb_bound"].equal(first)
+    other = data.episode("test", 0, 8)
+    assert not model.evaluate(other)["lin_ucb_bound"].equal(first)
+
+
+def test_the_last_validation_is_about_the_last_beta(fit, tiny):
+    model = SoftUCBOffline(dim=3, horizon=16)
+    fit(model, tiny(num_steps=5), logger=False, val_check_interval=2)
+    assert model._validated == 5
+    want = SoftUCBOffline(dim=3, horizon=16, beta_init=model.mean_beta).evaluate(tiny().episode("validate", 0, 8))
+    assert model.curves["soft_ucb"].equal(want["soft_ucb"])

@@ -64,6 +64,14 @@ def test_wrong_number_of_trajectories(fit, tiny):
         fit(SoftUCBOnline(num_trajectories=9, dim=3, horizon=8), tiny(one_episode=True), logger=False)
 
 
+def test_a_run_is_played_once(fit, tiny):
+    model = SoftUCBOnline(num_trajectories=8, dim=3, horizon=24, rounds_per_step=4)
+    data = tiny(fresh_problems=True, one_episode=True)
+    fit(model, data, logger=False)
+    with pytest.raises(ValueError, match="has played its 24 rounds; make a new module"):
+        fit(model, data, logger=False)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dim", [10, 20])
 def test_it_beats_linucb_at_eq_5s_radius_by_far(dim, fit):

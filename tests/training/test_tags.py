@@ -41,7 +41,7 @@ def test_online_run_writes_the_documented_tags(fit, tiny):
     trainer = fit(model, tiny(fresh_problems=True, one_episode=True), callbacks=[Dashboard(histogram_every=2)])
     events = _events(trainer)
     assert _tags(events) == set(TAGS) | set(ONLINE_TAGS)
-    assert [e.step for e in events.Scalars("policy/beta")] == [3, 7, 11, 15, 19, 23]  # rounds, from 0
+    assert [e.step for e in events.Scalars("policy/beta")] == [4, 8, 12, 16, 20, 24]  # rounds
     assert events.Scalars("regret/cumulative")[-1].value == pytest.approx(model.final_regret, rel=1e-5)
 
 

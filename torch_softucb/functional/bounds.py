@@ -6,7 +6,7 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_integer, check_number
+from torch_softucb.checks import check_delta, check_integer, check_number
 
 
 @overload
@@ -72,9 +72,10 @@ def regret_bound(*, beta: float, dim: int, horizon: int, delta: float, ridge_alp
     beta = check_number(where, "beta", beta, low=0.0)
     check_integer(where, "dim", dim, low=1)
     check_integer(where, "horizon", horizon, low=1)
-    delta = check_number(where, "delta", delta, low=0.0, high=1.0, open_low=True)
+    delta = check_delta(where, delta)
     alpha = check_number(where, "ridge_alpha", ridge_alpha, low=0.0, open_low=True)
-    return 4 * math.sqrt(2) * beta * delta * math.sqrt(horizon * dim * math.log(alpha + horizon / dim))  # Eq. 16
+    inside = check_number(where, "ridge_alpha + horizon / dim", alpha + horizon / dim, low=1.0)  # its log is under a root
+    return 4 * math.sqrt(2) * beta * delta * math.sqrt(horizon * dim * math.log(inside))  # Eq. 16
 
 
 @overload

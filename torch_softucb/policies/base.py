@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from torch_softucb import functional as F
 from torch_softucb.checks import (
     check_bandit,
+    check_batch_shape,
+    check_features,
     check_finite,
     check_float_tensor,
     check_integer,
@@ -73,8 +75,7 @@ class BanditPolicy(nn.Module, ABC):
 
     def reset(self, *, batch_shape: tuple[int, ...] = ()) -> None:
         """Forget everything; from now on, ``batch_shape`` independent bandits. ``()`` is one bandit."""
-        for size in batch_shape:
-            check_integer(f"{type(self).__name__}.reset", "batch_shape", size, low=1)
+        check_batch_shape(f"{type(self).__name__}.reset", batch_shape)
         self.statistics = fresh_rows(tuple(batch_shape), self.dim, self.ridge_alpha, self.device)
 
     def drift(self) -> Tensor:  # (*B,)
@@ -108,10 +109,11 @@ class BanditPolicy(nn.Module, ABC):
         return self.decide(self._estimate(where, arms, bandit), mask=mask, bandit=bandit)
 
     def _estimate(self, where: str, arms: Tensor, bandit: Tensor | None) -> Estimate:
-        state = unpack(self.statistics if bandit is None else self.statistics[bandit], self.dim)
+        # a copy: backward, and a decision that is drawn later, must not see what update writes
+        state = unpack(self.statistics.clone() if bandit is None else self.statistics[bandit], self.dim)
         wide = arms.to(torch.float64)  # statistics are float64; a float32 product would lose sqrt(cond(V)) * 6e-8
         mu_hat, width = F.ridge_estimate(wide, state.root, state.b)
-        check_finite(where, "arms", mu_hat)  # NaN or inf in a feature always reaches mu_hat: 0 * inf is NaN
+        check_features(where, arms, mu_hat)
 
         def perturb(z: Tensor) -> Tensor:
             step = state.root @ z.to(torch.float64).unsqueeze(-1)
@@ -124,7 +126,7 @@ class BanditPolicy(nn.Module, ABC):
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         """From estimates to a decision: all that tells one policy from another. Inputs were checked by the caller."""
 
-    def _next_gamma(self, decision: Decision | None, old: RidgeState, bandit: Tensor | None) -> Tensor:
+    def _next_gamma(self, decision: Decision | None, old: RidgeState) -> Tensor:
         return old.gamma
 
     @torch.no_grad()
@@ -154,19 +156,19 @@ class BanditPolicy(nn.Module, ABC):
         if not rows and lead != ():
             x, reward = x.reshape(-1, self.dim), reward.reshape(-1)
         if bandit is None:
-            self.statistics.copy_(self._observe(self.statistics, x, reward, decision, None))
+            self.statistics.copy_(self._observe(self.statistics, x, reward, decision))
             return
         unique, group = torch.unique(bandit, return_inverse=True)
         if len(unique) < len(bandit):
             new = self._observe_groups(unique, group, x, reward, decision)
         else:
             unique = bandit
-            new = self._observe(self.statistics[bandit], x, reward, decision, bandit)
+            new = self._observe(self.statistics[bandit], x, reward, decision)
         self.statistics.index_copy_(0, unique, new)
 
-    def _observe(self, rows: Tensor, x: Tensor, reward: Tensor, decision: Decision | None, bandit: Tensor | None) -> Tensor:
+    def _observe(self, rows: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> Tensor:
         old = unpack(rows, self.dim)
-        gamma = self._next_gamma(decision, old, bandit)
+        gamma = self._next_gamma(decision, old)
         if x.dim() > rows.dim() and x.shape[-2] == 1:
             x, reward = x.squeeze(-2), reward.squeeze(-1)
         if x.dim() == rows.dim():
@@ -177,11 +179,11 @@ class BanditPolicy(nn.Module, ABC):
     def _observe_groups(self, unique: Tensor, group: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> Tensor:
         """Rows that occur more than once: sums over each id's observations."""
         old = unpack(self.statistics[unique], self.dim)
-        gamma = self._next_gamma(decision, old, group)
+        gamma = self._next_gamma(decision, old)
         x, reward = x.reshape(len(group), -1, self.dim), reward.reshape(len(group), -1)
         dV = torch.zeros_like(old.V).index_add(0, group, x.mT @ x)
         db = torch.zeros_like(old.b).index_add(0, group, (x.mT @ reward.unsqueeze(-1)).squeeze(-1))
-        dn = torch.zeros_like(old.seen).index_add(0, group, torch.full_like(reward[:, 0], x.shape[1]))
+        dn = torch.zeros_like(old.seen).index_add(0, group, x.new_full((len(group),), x.shape[1]))
         return pack(observe_many(old, dV, db, dn, gamma))
 
     def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]

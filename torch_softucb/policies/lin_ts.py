@@ -83,13 +83,14 @@ class LinTS(BanditPolicy):
         fail_prob: float,
         horizon: int | None = None,
         ridge_alpha: float = 1.0,
+        refresh_every: int = 1024,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> "LinTS":
         """LinTS at Agrawal & Goyal's scale: with T when ``horizon`` is given, else with the running round t."""
         scale = partial(F.thompson_scale, dim=dim, subgaussian_r=subgaussian_r, fail_prob=fail_prob)
         value = scale(horizon=1 if horizon is None else horizon)
-        policy = cls(dim, scale=value, ridge_alpha=ridge_alpha, device=device, dtype=dtype)
+        policy = cls(dim, scale=value, ridge_alpha=ridge_alpha, refresh_every=refresh_every, device=device, dtype=dtype)
         policy._running = cast("Callable[..., Tensor]", scale) if horizon is None else None
         return policy
 

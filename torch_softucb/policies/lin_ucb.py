@@ -55,6 +55,7 @@ class LinUCB(BanditPolicy):
         horizon: int | None = None,
         theta_bound: float = 1.0,
         ridge_alpha: float = 1.0,
+        refresh_every: int = 1024,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> "LinUCB":
@@ -68,7 +69,7 @@ class LinUCB(BanditPolicy):
             theta_bound=theta_bound,
         )
         beta = radius(horizon=1 if horizon is None else horizon)
-        policy = cls(dim, beta=beta, ridge_alpha=ridge_alpha, device=device, dtype=dtype)
+        policy = cls(dim, beta=beta, ridge_alpha=ridge_alpha, refresh_every=refresh_every, device=device, dtype=dtype)
         policy._running = cast("Callable[..., Tensor]", radius) if horizon is None else None
         return policy
 

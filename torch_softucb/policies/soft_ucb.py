@@ -85,11 +85,22 @@ class SoftUCBPolicy(BanditPolicy):
         with torch.no_grad():
             self.raw_beta.copy_(new)
 
+    @torch.no_grad()
+    def project_(self) -> None:
+        """Set a raw beta that an optimiser took below 0 to 0, so that its way back is not longer than its step.
+
+        Nobody must call this: beta reads as 0 meanwhile (D9). The trainers do, after every step.
+        """
+        self.raw_beta.clamp_(min=0)
+
     def _beta_rows(self, batch: torch.Size, bandit: Tensor | None) -> Tensor:
         beta = self.beta
-        if beta.dim() and bandit is not None:
+        if bandit is None:
+            check_beta_fits("SoftUCBPolicy", beta.shape, batch)
+            return beta
+        check_beta_fits("SoftUCBPolicy", beta.shape, self.batch_shape)
+        if beta.dim():
             beta = beta[bandit]
-        check_beta_fits("SoftUCBPolicy", beta.shape, batch)
         return beta
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
@@ -106,7 +117,7 @@ class SoftUCBPolicy(BanditPolicy):
         probs = softmax_unchecked(logits, mask)  # Eq. 8
         return Decision(probs, index, mu_hat, width, mask, beta, gamma, fresh, logits)
 
-    def _next_gamma(self, decision: Decision | None, old: RidgeState, bandit: Tensor | None) -> Tensor:
+    def _next_gamma(self, decision: Decision | None, old: RidgeState) -> Tensor:
         if self.coldness != "lagged":
             return old.gamma
         gamma = None if decision is None else decision.next_gamma

@@ -16,10 +16,6 @@ from torch_softucb.types import RidgeState
 DRIFT_TOLERANCE = 1e-6  # a healthy cache is 1e-8 or better off at cond(V) 5e8; see tests/policies/test_numerics.py
 
 
-def row_size(dim: int) -> int:
-    return 2 * dim * dim + dim + 2
-
-
 def fresh_rows(batch_shape: tuple[int, ...], dim: int, ridge_alpha: float, device: torch.device) -> Tensor:
     """Rows of bandits that have seen nothing: V = alpha I."""
     eye = torch.eye(dim, dtype=torch.float64, device=device).flatten()
@@ -81,5 +77,5 @@ def check_cache(state: RidgeState) -> None:
         raise NumericalError(
             f"ridge cache: root is off by {float(drift[off].max()):.1e} (allowed {DRIFT_TOLERANCE:.0e}) in "
             f"{int(off.sum())} of {off.numel()} bandits, the first after {int(rounds)} observations; "
-            "policy.refresh() makes it anew from V"
+            "policy.refresh() makes it anew from V; if that does not help, features differ too much in scale: normalise them"
         )

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from lightning.fabric.plugins.io import CheckpointIO
 
-from torch_softucb.checks import unreadable_checkpoint
+from torch_softucb.checks import check_training_checkpoint, unreadable_checkpoint
 
 
 class AtomicCheckpointIO(CheckpointIO):
@@ -49,6 +49,7 @@ class AtomicCheckpointIO(CheckpointIO):
             state: dict[str, Any] = torch.load(path, map_location=map_location, weights_only=True)
         except (RuntimeError, EOFError, zipfile.BadZipFile, pickle.UnpicklingError, OSError) as error:
             raise unreadable_checkpoint(path, error) from error
+        check_training_checkpoint(path, state)
         return state
 
     def remove_checkpoint(self, path: str | Path) -> None:

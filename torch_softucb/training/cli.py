@@ -11,6 +11,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.loggers import TensorBoardLogger
 
+from torch_softucb.checks import check_seed_kept
 from torch_softucb.training.checkpoint import AtomicCheckpointIO
 from torch_softucb.training.dashboard import Dashboard
 from torch_softucb.training.data import BanditDataModule
@@ -62,14 +63,26 @@ def run_folder(trainer: L.Trainer) -> str | None:
 def summary(model: SoftUCBModule, log_dir: str | None) -> str:
     """What was learned, against what, and where to look."""
     own = model.final_regret
-    regret = "not validated" if own is None else f"regret {own:.1f} over {model.horizon} rounds"
+    rounds = model.rounds_played
+    regret = "not validated" if own is None else f"regret {own:.1f} over {rounds} rounds"
     lines = [f"beta {model.mean_beta:.3f} (Eq. 5's bound: {model.beta_bound:.2f}), {regret}."]
     for name, what in RIVALS.items():
         if own is not None and name in model.curves:
-            rival = float(model.curves[name][-1].mean())
-            lines.append(f"  {what}: {rival:.1f}, {rival / own:.2f} times as much")
+            rival = float(model.curves[name][rounds - 1].mean())
+            times = f", {rival / own:.2f} times as much" if own > 0 else ""
+            lines.append(f"  {what}: {rival:.1f}{times}")
     lines.append(f"Look: tensorboard --logdir {log_dir}" if log_dir else "No log was written.")
     return "\n".join(lines)
+
+
+def check_run(model: SoftUCBModule, data: BanditDataModule, resume: str | None) -> None:
+    """Find what cannot work before the run's folder is made."""
+    model.check_data(data)
+    if resume is not None:
+        saved = AtomicCheckpointIO().load_checkpoint(resume)
+        model.check_checkpoint(saved)
+        for state in saved["loops"]["fit_loop"]["state_dict"].get("combined_loader", []):
+            check_seed_kept("BanditDataModule", data.seed, state["seed"])
 
 
 def quiet() -> None:
@@ -98,6 +111,7 @@ def main(argv: list[str] | None = None) -> SoftUCBModule:
             run=False,
             args=argv,
         )
+        check_run(cli.model, cli.datamodule, cli.config["resume"])
         cli.trainer.fit(cli.model, datamodule=cli.datamodule, ckpt_path=cli.config["resume"], weights_only=True)
     except (ValueError, TypeError, ArithmeticError, OSError) as error:
         print(f"train: {error}", file=sys.stderr)

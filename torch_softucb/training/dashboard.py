@@ -48,5 +48,5 @@ class Dashboard(L.Callback):
         assert isinstance(pl_module, SoftUCBModule)
         if self._writer(trainer) is not None and pl_module.final_regret is not None:
             assert isinstance(trainer.logger, TensorBoardLogger)
-            final = {"final/regret": pl_module.final_regret, "final/beta": pl_module.mean_beta}
+            final: dict[str, Any] = {"final/regret": pl_module.final_regret, "final/beta": pl_module.mean_beta}
             trainer.logger.log_hyperparams(dict(pl_module.hparams), final)

@@ -121,7 +121,8 @@ class BanditDataModule(L.LightningDataModule):
         if key not in self._ready:
             self._ready = {key: self.problems(stage, number, count)}
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
-        check_divides("BanditDataModule", "trajectories", count, "processes", world)
+        name = "trajectories" if stage == "train" else "eval_trajectories"
+        check_divides("BanditDataModule", name, count, "processes", world)
         share = count // world
         part = self._ready[key][rank * share : (rank + 1) * share]
         noise, action = (_seed(self.seed, stage, stream, number) for stream in ("noise", "action"))

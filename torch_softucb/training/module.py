@@ -10,10 +10,17 @@ from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_checkpoint_dim, check_integer, check_number
+from torch_softucb.checks import (
+    check_checkpoint_dim,
+    check_checkpoint_kind,
+    check_episodes,
+    check_integer,
+    check_number,
+    check_same_world,
+)
 from torch_softucb.policies import BanditPolicy, EpsilonGreedy, LinTS, LinUCB, SoftUCBPolicy
 from torch_softucb.rollout import rollout
-from torch_softucb.training.data import Episode
+from torch_softucb.training.data import BanditDataModule, Episode
 
 LOOKED_AT = ("gamma", "num_suboptimal", "entropy", "coverage", "probs")
 
@@ -50,7 +57,8 @@ class SoftUCBModule(L.LightningModule):
         self.beta_bound = F.beta_upper_bound(dim=policy.dim, ridge_alpha=policy.ridge_alpha, **self.theory)
         self.last_probs: Tensor | None = None  # for the dashboard's histogram
         self.curves: dict[str, Tensor] = {}  # name -> (T, B) cumulative regret of the last validation
-        self._played: dict[str, Tensor] = {}  # the same, this process's share
+        self._played: dict[tuple[str, int, int], Tensor] = {}  # the same, this process's share, by episode
+        self._validated = -1
         self._warned = False
 
     def configure_optimizers(self) -> Any:
@@ -101,34 +109,32 @@ class SoftUCBModule(L.LightningModule):
         """Cumulative regret curves (T, B) of SoftUCB with beta frozen and of its rivals: same problems, same noise."""
         curves = {}
         for name, policy in {"soft_ucb": self.frozen_policy(), **self.rivals()}.items():
-            fixed = name not in ("soft_ucb", "lin_ucb_same_beta")
-            if fixed and name in self._played:
-                curves[name] = self._played[name]  # does not depend on beta: played once
+            key = (name, episode.noise_seed, episode.action_seed)
+            if name not in ("soft_ucb", "lin_ucb_same_beta") and key in self._played:
+                curves[name] = self._played[key]  # does not depend on beta: played once
                 continue
             noise, action = episode.generators(policy.device)
             played = rollout(policy, episode.problem, horizon=self.horizon, generator=action, noise_generator=noise)
-            curves[name] = played.cumulative_regret
-        self._played = curves
+            curves[name] = self._played[key] = played.cumulative_regret
         return curves
 
     def validation_step(self, episode: Episode, batch_idx: int) -> None:
+        self.log_row(self._validate(episode), batch_size=episode.problem.batch_shape.numel())
+
+    def test_step(self, episode: Episode, batch_idx: int) -> None:
+        row = self._validate(episode)
+        row = {name.replace("validation/", "test/"): value for name, value in row.items()}
+        self.log_row(row, batch_size=episode.problem.batch_shape.numel())
+
+    def _validate(self, episode: Episode) -> dict[str, float]:
         curves = self.evaluate(episode)
         if self.trainer.world_size > 1:  # every process has played its share
             curves = {name: torch.cat(list(self.all_gather(curve)), dim=1) for name, curve in curves.items()}
-        self.curves = curves
-        last = self.curves["soft_ucb"][-1]
-        band = 1.96 * last.std(correction=0) / math.sqrt(len(last))
-        self.log_row(
-            {
-                **{f"validation/{name}": curve[-1].mean() for name, curve in self.curves.items()},
-                "validation/soft_ucb_low": last.mean() - band,
-                "validation/soft_ucb_high": last.mean() + band,
-            },
-            batch_size=len(last),
-        )
-
-    def test_step(self, episode: Episode, batch_idx: int) -> None:
-        self.validation_step(episode, batch_idx)
+        self.curves, self._validated = curves, self.global_step
+        last = curves["soft_ucb"][-1]
+        mean, band = float(last.mean()), 1.96 * float(last.std(correction=0)) / math.sqrt(len(last))
+        rivals = {f"validation/{name}": float(curve[-1].mean()) for name, curve in curves.items()}
+        return rivals | {"validation/soft_ucb_low": mean - band, "validation/soft_ucb_high": mean + band}
 
     def log_row(self, values: dict[str, Any], *, batch_size: int) -> None:
         """Log under the x-axis of this kind of training; with several processes, the mean of their shares."""
@@ -136,8 +142,38 @@ class SoftUCBModule(L.LightningModule):
         place = {"step": float(self.axis_value), **row}
         self.log_dict(place, batch_size=batch_size, sync_dist=self.trainer.world_size > 1)
 
+    def check_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Can this module go on from it?"""
+        where = type(self).__name__
+        check_checkpoint_kind(where, self.state_dict().keys(), checkpoint["state_dict"].keys())
+        check_checkpoint_dim(where, self.policy.dim, checkpoint["hyper_parameters"]["dim"])
+
+    def check_data(self, data: BanditDataModule) -> None:
+        """Do these data fit this kind of training?"""
+        check_episodes(type(self).__name__, data.one_episode, wanted=False)
+        check_same_world(type(self).__name__, "dim", self.policy.dim, "data", data.dim)
+
+    def setup(self, stage: str) -> None:
+        data = getattr(self.trainer, "datamodule", None)
+        if stage == "fit" and isinstance(data, BanditDataModule):
+            self.check_data(data)
+
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        check_checkpoint_dim(type(self).__name__, self.policy.dim, checkpoint["hyper_parameters"]["dim"])
+        self.check_checkpoint(checkpoint)
+
+    def on_train_epoch_end(self) -> None:
+        """The last word is about the last beta: validate once more if training went on after the last validation."""
+        data = getattr(self.trainer, "datamodule", None)
+        if not self.trainer.enable_validation or self._validated == self.global_step or data is None:
+            return
+        row = self._validate(next(iter(data.val_dataloader())).to(self.device))
+        if self.logger is not None:
+            self.logger.log_metrics(row, step=self.axis_value)
+
+    @property
+    def rounds_played(self) -> int:
+        """Of the regret that :attr:`final_regret` speaks of."""
+        return self.horizon
 
     @property
     def final_regret(self) -> float | None:

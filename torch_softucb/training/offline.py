@@ -94,4 +94,5 @@ class SoftUCBOffline(SoftUCBModule):
         return signal.loss
 
     def on_train_batch_end(self, *_: object) -> None:
+        self.policy.project_()
         self.warn_if_running_away()

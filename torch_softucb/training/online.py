@@ -7,11 +7,19 @@ from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_integer, check_one_episode
+from torch_softucb.checks import (
+    check_episodes,
+    check_integer,
+    check_not_played,
+    check_one_episode,
+    check_one_process,
+    check_same_world,
+    check_whole_horizon,
+)
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.rollout import coverage, num_suboptimal
 from torch_softucb.simulation import Round, Simulation
-from torch_softucb.training.data import Episode
+from torch_softucb.training.data import BanditDataModule, Episode
 from torch_softucb.training.module import SoftUCBModule
 
 
@@ -80,6 +88,7 @@ class SoftUCBOnline(SoftUCBModule):
         self.register_buffer("value", torch.zeros(count))  # running sum of estimated rewards, Eq. 14
         self.simulation: Simulation | None = None
         self._saved: dict[str, Any] | None = None
+        self._rounds = 0
         self.save_hyperparameters(ignore=["optimizer", "scheduler"])
 
     past: Tensor
@@ -88,7 +97,24 @@ class SoftUCBOnline(SoftUCBModule):
 
     @property
     def axis_value(self) -> int:
-        return 0 if self.simulation is None else self.simulation.t
+        return self.rounds_played
+
+    @property
+    def rounds_played(self) -> int:
+        return self._rounds
+
+    def check_data(self, data: BanditDataModule) -> None:
+        where = "SoftUCBOnline"
+        check_episodes(where, data.one_episode, wanted=True)
+        check_same_world(where, "dim", self.policy.dim, "data", data.dim)
+        check_one_episode(where, torch.Size([data.trajectories]), self.policy.raw_beta.shape)
+        check_whole_horizon(where, self.rounds_per_step, data.num_steps, self.horizon)
+
+    def setup(self, stage: str) -> None:
+        super().setup(stage)
+        if stage == "fit":
+            check_one_process("SoftUCBOnline", self.trainer.world_size)
+            check_not_played("SoftUCBOnline", self._rounds, self.horizon)
 
     @property
     def final_regret(self) -> float:
@@ -105,7 +131,6 @@ class SoftUCBOnline(SoftUCBModule):
         return self.regrets.cumsum(0)
 
     def _open(self, episode: Episode) -> Simulation:
-        check_one_episode("SoftUCBOnline", episode.problem.batch_shape, self.policy.raw_beta.shape)
         if self.simulation is None:
             noise, action = episode.generators(self.policy.device)
             self.simulation = Simulation(self.policy, episode.problem, generator=action, noise_generator=noise)
@@ -120,10 +145,11 @@ class SoftUCBOnline(SoftUCBModule):
         end = min(simulation.t + self.rounds_per_step, self.horizon)
         for play in simulation.play(end - simulation.t):
             gradient = self._learn(play)
-            if play.t + 1 < end:
-                optimizer.optimizer.step()  # type: ignore[union-attr]  # Lightning counts one step a training step
-            else:
-                optimizer.step()  # type: ignore[union-attr]
+            last = play.t + 1 == end
+            (optimizer if last else optimizer.optimizer).step()  # type: ignore[union-attr]  # Lightning counts one a step
+            self.policy.project_()
+            if last:
+                self._rounds = end
                 self._report(play, gradient)
         schedulers = self.lr_schedulers()
         if schedulers is not None:
@@ -135,13 +161,15 @@ class SoftUCBOnline(SoftUCBModule):
         decision = play.decision
         assert decision.gamma is not None
         now = F.reward_gradient(decision.probs, decision.mu_hat, decision.width, decision.gamma)
-        step = F.online_gradient(now, self.past, decision.width, t=play.t + 1, horizon=self.horizon, eta=self.eta)
+        step = F.online_gradient(
+            now, self.past, decision.width, t=play.t + 1, horizon=self.horizon, eta=self.eta, mask=decision.mask
+        )
         self.past.copy_(step.past)
         self.regrets[play.t] = play.regret
         self.value += (decision.probs * decision.mu_hat).sum(-1)
         raw = self.policy.raw_beta
         raw.grad = F.nonnegative_gradient(raw, -step.gradient)
-        penalty = self.eta * F.sum_width(decision.width) / self.horizon
+        penalty = self.eta * F.sum_width(decision.width, mask=decision.mask) / self.horizon
         return step.gradient - penalty, penalty
 
     def _report(self, play: Round, gradient: tuple[Tensor, Tensor]) -> None:
@@ -152,6 +180,7 @@ class SoftUCBOnline(SoftUCBModule):
         inside = coverage(decision, self.simulation.problem)
         assert inside is not None
         now = (decision.probs * decision.mu_hat).sum(-1)
+        objective = F.online_objective(now, self.value, t=t, horizon=self.horizon)  # Eq. 14
         self.last_probs = decision.probs
         regret = self.regret.mean()
         count = len(beta)
@@ -169,7 +198,7 @@ class SoftUCBOnline(SoftUCBModule):
                 "policy/coverage": inside.mean(),
                 "grad/reward": gradient[0].mean(),
                 "grad/penalty": gradient[1].mean(),
-                "loss/objective": F.online_objective(now, self.value, t=t, horizon=self.horizon).mean(),
+                "loss/objective": (objective + gradient[1] * beta).mean(),
             },
             batch_size=count,
         )
@@ -182,3 +211,4 @@ class SoftUCBOnline(SoftUCBModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_load_checkpoint(checkpoint)
         self._saved = checkpoint.get("simulation")
+        self._rounds = 0 if self._saved is None else self._saved["t"]
