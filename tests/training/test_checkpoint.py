@@ -80,19 +80,24 @@ def test_100_kills_during_the_save_leave_a_whole_file(other_filesystem, tmp_path
             pytest.skip("no second filesystem here")
         monkeypatch.setenv("TMPDIR", "/dev/shm")
     path, io, rng = tmp_path / "last.ckpt", AtomicCheckpointIO(), random.Random(0)
-    io.save_checkpoint({"number": -1, "weights": torch.zeros(20_000)}, path)
+
+    def numbered(number):
+        weights = torch.full((20_000,), float(number))
+        return {"pytorch-lightning_version": "2.6.6", "state_dict": {"weights": weights}, "number": number}
+
+    io.save_checkpoint(numbered(-1), path)
     before = -1
     for _ in range(100):
         child = os.fork()  # tensors below torch's parallel grain: a forked child has no worker threads
         if child == 0:
             while True:
                 before += 1
-                io.save_checkpoint({"number": before, "weights": torch.full((20_000,), float(before))}, path)
+                io.save_checkpoint(numbered(before), path)
         time.sleep(rng.uniform(0.0, 0.02))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         state = io.load_checkpoint(path)
-        assert (state["weights"] == (state["number"] if state["number"] >= 0 else 0)).all()
+        assert (state["state_dict"]["weights"] == state["number"]).all()
         assert state["number"] >= before
         before = state["number"]
     assert before > 20
