@@ -9,24 +9,14 @@ from torch_softucb import functional as F
 from torch_softucb.checks import check_choice, check_integer, check_offered
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.simulation import Round, Simulation
-from torch_softucb.types import BanditProblem, Decision, GradientTerms, Trajectory
+from torch_softucb.types import BanditProblem, GradientTerms, Trajectory
 
 
-def coverage(decision: Decision, problem: BanditProblem) -> Tensor | None:  # (*B,)
-    """Share of the allowed arms whose true mean lies within beta width of its estimate (Eq. 3)."""
+def _coverage(play: Round, problem: BanditProblem) -> Tensor | None:
+    decision = play.decision
     if decision.beta is None:
         return None
-    inside = (problem.means - decision.mu_hat).abs() <= decision.beta.unsqueeze(-1) * decision.width
-    if problem.mask is None:
-        return inside.to(decision.width.dtype).mean(-1)
-    allowed = problem.mask.expand(inside.shape)
-    return ((inside & allowed).sum(-1) / allowed.sum(-1)).to(decision.width.dtype)
-
-
-def num_suboptimal(decision: Decision, problem: BanditProblem) -> Tensor:  # (*B,)
-    """|L_t|: allowed arms with S < 0."""
-    low = decision.index < 0
-    return (low if problem.mask is None else low & problem.mask).sum(-1)
+    return F.coverage(problem.means, decision.mu_hat, decision.width, decision.beta, mask=problem.mask)
 
 
 _RECORDS: dict[str, Callable[[Round, BanditProblem], Tensor | None]] = {
@@ -38,8 +28,8 @@ _RECORDS: dict[str, Callable[[Round, BanditProblem], Tensor | None]] = {
     "mu_hat": lambda play, _: play.decision.mu_hat,
     "width": lambda play, _: play.decision.width,
     "entropy": lambda play, _: play.decision.entropy(),
-    "num_suboptimal": lambda play, problem: num_suboptimal(play.decision, problem),
-    "coverage": lambda play, problem: coverage(play.decision, problem),
+    "num_suboptimal": lambda play, problem: F.num_suboptimal(play.decision.index, mask=problem.mask),
+    "coverage": _coverage,
 }
 RECORDS = tuple(_RECORDS)
 

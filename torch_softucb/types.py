@@ -19,6 +19,7 @@ from torch_softucb.checks import (
     check_shape,
 )
 from torch_softucb.functional.draw import draw_arm
+from torch_softucb.functional.policy import masked
 
 
 class RidgeState(NamedTuple):
@@ -79,8 +80,7 @@ class Decision:
         """Log-probabilities, differentiable; finite gradients at masked arms too."""
         if self.logits is None:
             return self.probs.log()
-        logits = self.logits if self.mask is None else self.logits.masked_fill(~self.mask, -float("inf"))
-        return torch.log_softmax(logits, dim=-1)
+        return torch.log_softmax(masked(self.logits, self.mask), dim=-1)
 
     def log_prob(self, arm: Tensor) -> Tensor:  # (*B,) -> (*B,)
         """Log-probability of the arms played; differentiable in beta and in the arms' features."""
@@ -145,8 +145,7 @@ class BanditProblem:
 
     @property
     def best_mean(self) -> Tensor:  # (*B,)
-        allowed = self.means if self.mask is None else self.means.masked_fill(~self.mask, -float("inf"))
-        return allowed.amax(-1)
+        return masked(self.means, self.mask).amax(-1)
 
     def __getitem__(self, rows: int | slice | Tensor) -> "BanditProblem":
         """Some of the problems, under their own ids; rows count along the first batch dimension."""

@@ -1,6 +1,7 @@
 """Pure formulas of the paper, one idea a file; any leading batch shape, float32 or float64, masks on every arm axis."""
 
 from torch_softucb.functional.bounds import beta_upper_bound, regret_bound, thompson_scale
+from torch_softucb.functional.coverage import coverage, num_suboptimal
 from torch_softucb.functional.draw import draw_arm
 from torch_softucb.functional.gradient import expected_reward, nonnegative, nonnegative_gradient, reward_gradient
 from torch_softucb.functional.index import soft_ucb_index
@@ -22,12 +23,14 @@ __all__ = [
     "arm_probabilities",
     "beta_upper_bound",
     "coldness",
+    "coverage",
     "draw_arm",
     "expected_regret",
     "expected_reward",
     "greedy_probabilities",
     "nonnegative",
     "nonnegative_gradient",
+    "num_suboptimal",
     "offline_objective",
     "online_gradient",
     "online_objective",

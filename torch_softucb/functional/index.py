@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from torch_softucb.checks import check_arm_axis, check_batch, check_mask, check_shape
+from torch_softucb.functional.policy import masked
 
 
 def soft_ucb_index(
@@ -30,7 +31,4 @@ def soft_ucb_index(
 
 def index_unchecked(mu_hat: Tensor, width: Tensor, beta: Tensor, mask: Tensor | None) -> Tensor:
     radius = beta.unsqueeze(-1) * width
-    lower = mu_hat - radius
-    if mask is not None:
-        lower = lower.masked_fill(~mask, -float("inf"))
-    return mu_hat + radius - lower.amax(-1, keepdim=True)  # Eq. 7
+    return mu_hat + radius - masked(mu_hat - radius, mask).amax(-1, keepdim=True)  # Eq. 7

@@ -17,7 +17,6 @@ from torch_softucb.checks import (
     check_whole_horizon,
 )
 from torch_softucb.policies import SoftUCBPolicy
-from torch_softucb.rollout import coverage, num_suboptimal
 from torch_softucb.simulation import Round, Simulation
 from torch_softucb.training.data import BanditDataModule, Episode
 from torch_softucb.training.module import SoftUCBModule
@@ -177,8 +176,9 @@ class SoftUCBOnline(SoftUCBModule):
         assert decision.gamma is not None
         assert self.simulation is not None
         beta = self.policy.beta
-        inside = coverage(decision, self.simulation.problem)
-        assert inside is not None
+        problem = self.simulation.problem
+        assert decision.beta is not None
+        inside = F.coverage(problem.means, decision.mu_hat, decision.width, decision.beta, mask=problem.mask)
         now = (decision.probs * decision.mu_hat).sum(-1)
         objective = F.online_objective(now, self.value, t=t, horizon=self.horizon)  # Eq. 14
         self.last_probs = decision.probs
@@ -193,7 +193,7 @@ class SoftUCBOnline(SoftUCBModule):
                 "policy/beta_high": beta.quantile(0.9),
                 "policy/beta_bound": self.beta_bound,
                 "policy/gamma": decision.gamma.mean(),
-                "policy/num_suboptimal": num_suboptimal(decision, self.simulation.problem).float().mean(),
+                "policy/num_suboptimal": F.num_suboptimal(decision.index, mask=problem.mask).float().mean(),
                 "policy/entropy": decision.entropy().mean(),
                 "policy/coverage": inside.mean(),
                 "grad/reward": gradient[0].mean(),
