@@ -20,6 +20,7 @@ from pathlib import Path
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--window-size=1500,900", "--hide-scrollbars"]
 CHARTS = ["beta against its bound", "regret with 95% band", "regret against baselines", "gradient parts", "coverage"]
+MATCHES = "Matches (2)"  # what TensorBoard writes under a chart of two tags once it has found them
 
 
 @contextmanager
@@ -56,8 +57,12 @@ def tensorboard(log_dir: Path) -> Iterator[str]:
         server.wait()
 
 
-def shot(log_dir: Path, out: Path, seconds: float = 60) -> str:
-    """Open the custom-scalars tab, wait until every chart has drawn its lines, save the picture; returns the page's text."""
+def shot(log_dir: Path, out: Path, seconds: float = 180) -> str:
+    """Open the custom-scalars tab, wait until every chart has found its data, save the picture; returns the page's text.
+
+    TensorBoard reads event files after it has begun to answer, and its page does not look again by itself: a page that
+    is not whole after a while is opened anew.
+    """
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
@@ -69,16 +74,17 @@ def shot(log_dir: Path, out: Path, seconds: float = 60) -> str:
         browser = webdriver.Chrome(options=options, service=service)
         try:
             browser.get(address + "#custom_scalars")
-            end = time.monotonic() + seconds
-            while time.monotonic() < end:
-                text = browser.execute_script(TEXT)
-                if all(chart in text for chart in CHARTS) and browser.execute_script(LINES) >= len(CHARTS):
-                    break
+            start = time.monotonic()
+            opened = start
+            while time.monotonic() < start + seconds and not browser.execute_script(WHOLE, CHARTS, MATCHES):
+                if time.monotonic() > opened + 20:
+                    browser.refresh()
+                    opened = time.monotonic()
                 time.sleep(0.5)
             time.sleep(2)  # lines are drawn in a fade
             out.parent.mkdir(parents=True, exist_ok=True)
             browser.save_screenshot(str(out))
-            return text
+            return str(browser.execute_script(TEXT))
         finally:
             browser.quit()
 
@@ -86,7 +92,12 @@ def shot(log_dir: Path, out: Path, seconds: float = 60) -> str:
 # TensorBoard builds its page of nested shadow roots: walk them all
 WALK = "function walk(n, f) { f(n); if (n.shadowRoot) walk(n.shadowRoot, f); for (const c of n.childNodes) walk(c, f); }"
 TEXT = WALK + "let s = ''; walk(document.body, n => { if (n.nodeType == 3) s += n.textContent + ' '; }); return s;"
-LINES = WALK + "let k = 0; walk(document.body, n => { if (n.tagName == 'VZ-LINE-CHART2') k += 1; }); return k;"
+WHOLE = (
+    WALK
+    + "let s = '', k = 0; walk(document.body, n => { if (n.nodeType == 3) s += n.textContent + ' ';"
+    + " if (n.tagName == 'VZ-LINE-CHART2') k += 1; });"
+    + "return k >= arguments[0].length && arguments[0].every(c => s.includes(c)) && s.includes(arguments[1]);"
+)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -95,9 +106,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/dashboard.png"), help="the picture")
     args = parser.parse_args(argv)
     text = shot(args.log_dir, args.out)
-    missing = [chart for chart in CHARTS if chart not in text]
+    missing = [part for part in [*CHARTS, MATCHES] if part not in text]
     if missing:
-        raise SystemExit(f"screenshot: charts not found in the page: {', '.join(missing)}")
+        raise SystemExit(f"screenshot: not found in the page: {', '.join(missing)}")
     print(f"Picture: {args.out}")
 
 
