@@ -12,7 +12,8 @@ import torch_softucb
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "torch_softucb"
-LAYERS = ["checks", "streams", "functional", "types", "problems", "policies", "simulation", "rollout", "training"]
+LAYERS = ["checks", "streams", "functional", "types", "problems", "policies"]
+LAYERS += ["fixed_arms", "compiled", "native", "simulation", "rollout", "training"]
 
 
 def _imports(file):

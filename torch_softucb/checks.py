@@ -309,3 +309,18 @@ def check_one_process(where: str, processes: int) -> None:
 def check_not_played(where: str, t: int, horizon: int) -> None:
     if t >= horizon:
         raise ValueError(f"{where}: has played its {horizon} rounds; make a new module for another run")
+
+
+def check_compile(where: str, compile: object) -> None:
+    if compile is not True and compile is not False and compile != "native":
+        raise ValueError(f"{where}: compile must be False, True (torch.compile) or 'native' (C++ kernel), got {compile!r}")
+
+
+def check_native(where: str, policy: object, rule: object, gradient: bool, device: torch.device) -> None:
+    kind = type(policy).__name__
+    if rule is None:
+        raise ValueError(f"{where}: {kind} has no native kernel; use compile=True or compile=False")
+    if device.type != "cpu":
+        raise ValueError(f"{where}: the native kernel runs on the CPU, got {device}; use compile=True or compile=False")
+    if gradient and not rule.kind.startswith("soft"):  # type: ignore[attr-defined]
+        check_offered(where, "gradient", None, kind)

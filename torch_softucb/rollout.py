@@ -9,29 +9,33 @@ from torch_softucb import functional as F
 from torch_softucb.checks import check_choice, check_integer, check_offered
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.simulation import Round, Simulation
-from torch_softucb.types import BanditProblem, GradientTerms, Trajectory
+from torch_softucb.types import BanditProblem, Decision, GradientTerms, Trajectory
 
 
-def _coverage(play: Round, problem: BanditProblem) -> Tensor | None:
-    decision = play.decision
+def _coverage(decision: Decision, problem: BanditProblem) -> Tensor | None:
     if decision.beta is None:
         return None
     return F.coverage(problem.means, decision.mu_hat, decision.width, decision.beta, mask=problem.mask)
 
 
-_RECORDS: dict[str, Callable[[Round, BanditProblem], Tensor | None]] = {
-    "arm": lambda play, _: play.arm,
-    "reward": lambda play, _: play.reward,
-    "probs": lambda play, _: play.decision.probs,
-    "index": lambda play, _: play.decision.index,
-    "gamma": lambda play, _: play.decision.gamma,
-    "mu_hat": lambda play, _: play.decision.mu_hat,
-    "width": lambda play, _: play.decision.width,
-    "entropy": lambda play, _: play.decision.entropy(),
-    "num_suboptimal": lambda play, problem: F.num_suboptimal(play.decision.index, mask=problem.mask),
+_RECORDS: dict[str, Callable[[Decision, BanditProblem], Tensor | None]] = {
+    "probs": lambda decision, _: decision.probs,
+    "index": lambda decision, _: decision.index,
+    "gamma": lambda decision, _: decision.gamma,
+    "mu_hat": lambda decision, _: decision.mu_hat,
+    "width": lambda decision, _: decision.width,
+    "entropy": lambda decision, _: decision.entropy(),
+    "num_suboptimal": lambda decision, problem: F.num_suboptimal(decision.index, mask=problem.mask),
     "coverage": _coverage,
 }
-RECORDS = tuple(_RECORDS)
+RECORDS = ("arm", "reward", *_RECORDS)
+
+
+def _recorded(name: str, play: Round, problem: BanditProblem) -> Tensor | None:
+    if name in ("arm", "reward"):
+        return play.arm if name == "arm" else play.reward
+    assert play.decision is not None
+    return _RECORDS[name](play.decision, problem)
 
 
 @torch.no_grad()
@@ -46,6 +50,7 @@ def rollout(
     record: Sequence[str] = (),
     record_every: int = 1,
     progress: Callable[[int, int], object] | None = None,
+    compile: bool | str = False,
 ) -> Trajectory:
     """Play ``horizon`` rounds of every problem from fresh statistics; the policy's own are neither read nor changed.
 
@@ -61,7 +66,9 @@ def rollout(
             ``width``, ``entropy``, ``num_suboptimal``, ``coverage``. Without it memory is O(B K), and T numbers of regret
             a trajectory.
         record_every: keep only every so many rounds' records, from the first on.
-        progress: called with (rounds done, horizon) after every round.
+        progress: called with (rounds done, horizon) after every round, or every stretch of rounds of the native kernel.
+        compile: True plays under ``torch.compile``; ``"native"`` in a C++ kernel, built on first use, the fastest here.
+            Same numbers to rounding. Recorded rounds run eagerly. Where no compiler is found: a warning, and eager play.
 
     Example:
         >>> from torch_softucb import SoftUCBPolicy, synthetic_problem
@@ -77,23 +84,26 @@ def rollout(
     record_every = check_integer("rollout", "record_every", record_every, low=1)
     for name in record:
         check_choice("rollout", "record", name, RECORDS)
-    simulation = Simulation(policy, problem, generator=generator, noise_generator=noise_generator)
+    simulation = Simulation(
+        policy, problem, generator=generator, noise_generator=noise_generator, gradient=gradient, compile=compile
+    )
     kind = type(policy).__name__
     like, batch = problem.means, problem.batch_shape
     regret = like.new_empty((horizon, *batch))
-    reward_part, penalty_part, value = (like.new_zeros(batch) for _ in range(3))
+    total = [like.new_zeros(batch) for _ in range(3)]
     kept: dict[str, list[Tensor]] = {name: [] for name in record}
-    for play in simulation.play(horizon):
-        regret[play.t] = play.regret
-        if gradient:
-            decision = play.decision
-            gamma = check_offered("rollout", "gradient", decision.gamma, kind)
-            reward_part += F.reward_gradient(decision.probs, decision.mu_hat, decision.width, gamma)
-            penalty_part += F.sum_width(decision.width, mask=problem.mask)
-            value += (decision.probs * decision.mu_hat).sum(-1)
-        for name in record if play.t % record_every == 0 else ():
-            kept[name].append(check_offered("rollout", f"record {name!r}", _RECORDS[name](play, problem), kind).clone())
+
+    def look(t: int) -> bool:
+        return bool(record) and t % record_every == 0
+
+    for play in simulation.play(horizon, look=look):
+        done = play.t + len(play.regret)
+        regret[play.t : done] = play.regret
+        for part, now in zip(total, play.gradient or (), strict=False):
+            part += now
+        for name in record if look(play.t) else ():
+            kept[name].append(check_offered("rollout", f"record {name!r}", _recorded(name, play, problem), kind).clone())
         if progress is not None:
-            progress(play.t + 1, horizon)
-    terms = GradientTerms(reward_part / horizon, penalty_part / horizon, value / horizon) if gradient else None
+            progress(done, horizon)
+    terms = GradientTerms(*(part / horizon for part in total)) if gradient else None
     return Trajectory(regret, terms, {name: torch.stack(values) for name, values in kept.items()})

@@ -1,96 +1,33 @@
-"""A policy at play against a batch of problems, round by round, all trajectories at once.
+"""A policy at play against a batch of problems, round by round, all trajectories at once."""
 
-Arms stay fixed, so estimates are carried forward instead of solved for: with w = root^T x_a, u = root w = V^-1 x_a,
-z = X u and s = 1 + |w|^2, a pull changes width^2 by -z^2 / s and mu_hat by z (y - mu_hat_a) / s: O(Kd + d^2) a round.
-Tensors are laid out with the batch innermost, (K, *B), and shown to the policy as (*B, K) views: every pass over arms
-and every broadcast over the batch then runs over contiguous memory.
-"""
-
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import NumericalError, check_same_world
+from torch_softucb import functional as F
+from torch_softucb.checks import check_compile, check_offered, check_same_world
+from torch_softucb.compiled import compiled_round
+from torch_softucb.fixed_arms import FixedArms
+from torch_softucb.native import native_rounds
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.streams import normals, stream_key, uniforms
-from torch_softucb.types import BanditProblem, Decision, Estimate
+from torch_softucb.types import BanditProblem, Decision, GradientTerms
 
 _BLOCK = 2**15  # random numbers drawn at once, per stream: they stay in the cache
+_NATIVE_BLOCK = 2**18  # a native call copies every trajectory's state in and out: it should play more rounds
 
 
 class Round(NamedTuple):
-    """One round of every trajectory."""
+    """A round of every trajectory, or several that nobody looks at, taken together."""
 
-    t: int  # from 0
-    decision: Decision
-    arm: Tensor  # (*B,)
-    reward: Tensor  # (*B,)
-    regret: Tensor  # (*B,) expected, Eq. 2
-
-
-class FixedArms:
-    """Estimates of every arm, carried forward pull by pull, batch innermost."""
-
-    def __init__(self, problem: BanditProblem, ridge_alpha: float) -> None:
-        like, batch, d = problem.means, problem.batch_shape, problem.dim
-        ones = [1] * len(batch)
-        self.shared = problem.shared_arms
-        # (K, d) as it is, or (d, K, *B)
-        self.arms = problem.arms if self.shared else problem.arms.permute(-1, -2, *range(len(batch))).contiguous()
-        self.rows = problem.arms.reshape(-1, d)  # (K, d) or (*B K, d): one arm's features lie together
-        first = torch.zeros_like(problem.ids).flatten() if self.shared else torch.arange(0, len(self.rows), problem.num_arms)
-        self.first = first.to(like.device).view(batch)  # each trajectory's first row
-        # products are written over in every round: large blocks of memory asked for anew cost more than the arithmetic
-        self.products = torch.empty_like(self.arms[:0] if self.shared else self.arms)
-        norm_sq = self.arms.square().sum(1 if self.shared else 0) / ridge_alpha
-        if self.shared:
-            norm_sq = norm_sq.view(-1, *ones).expand(-1, *batch)
-        self.width_sq = norm_sq.clone(memory_format=torch.contiguous_format)  # (K, *B)
-        self.mu_hat = torch.zeros_like(self.width_sq)  # (K, *B)
-        eye = torch.eye(d, dtype=like.dtype, device=like.device) / math.sqrt(ridge_alpha)
-        self.root = eye.view(d, d, *ones).repeat(1, 1, *batch)  # (d, d, *B)
-        self.squares = torch.empty_like(self.root)
-
-    def project(self, u: Tensor) -> Tensor:  # (d, *B) -> x_i . u, (K, *B)
-        if self.shared:
-            return (self.arms @ u.reshape(len(u), -1)).view(-1, *u.shape[1:])
-        torch.mul(self.arms, u.unsqueeze(1), out=self.products)
-        return self.products.sum(0)
-
-    def features(self, arm: Tensor) -> Tensor:  # (*B,) -> (d, *B)
-        return self.rows.index_select(0, (self.first + arm).flatten()).T.reshape(-1, *arm.shape)
-
-    def perturb(self, z: Tensor) -> Tensor:  # (*B, d) -> (*B, K)
-        return self.project(self._times_root(z.movedim(-1, 0).contiguous())).movedim(0, -1)
-
-    def _times_root(self, z: Tensor) -> Tensor:  # (d, *B) -> root z, (d, *B)
-        torch.mul(self.root, z, out=self.squares)
-        return self.squares.sum(1)
-
-    def estimate(self, t: int, gamma: Tensor) -> Estimate:
-        if not bool(self.width_sq.amin() >= 0):
-            bad = ~(self.width_sq >= 0)
-            raise NumericalError(
-                f"rollout: width^2 is negative or NaN for {int(bad.sum())} of {bad.numel()} arms at round {t + 1}; "
-                f"{self.width_sq.dtype} is too short for this horizon or these features: use float64"
-            )
-        seen = torch.full((), t, dtype=gamma.dtype, device=gamma.device)
-        return Estimate(self.mu_hat.movedim(0, -1), self.width_sq.sqrt().movedim(0, -1), seen, gamma, self.perturb)
-
-    def pull(self, arm: Tensor, reward: Tensor) -> None:
-        x = self.features(arm)
-        torch.mul(self.root, x.unsqueeze(1), out=self.squares)
-        w = self.squares.sum(0)  # root^T x
-        u = self._times_root(w)  # V^-1 x
-        z = self.project(u)
-        s = 1 + w.square().sum(0)
-        residual = reward - self.mu_hat.gather(0, arm.unsqueeze(0)).squeeze(0)
-        self.mu_hat.addcmul_(z, residual / s)
-        self.width_sq.addcmul_(z, z / -s)
-        self.root.addcmul_(u.unsqueeze(1), w / (s + s.sqrt()), value=-1)  # functional.ridge_root_update
+    t: int  # the first of them, from 0
+    regret: Tensor  # (n, *B) expected, Eq. 2
+    gradient: GradientTerms | None  # summed over the n rounds
+    decision: Decision | None  # this and the rest: of a round that is looked at (n = 1)
+    arm: Tensor | None  # (*B,)
+    reward: Tensor | None  # (*B,)
 
 
 class Simulation:
@@ -98,6 +35,8 @@ class Simulation:
 
     Random numbers: one key for reward noise and one for action draws is taken from the generators; the n-th number of a
     trajectory depends on the key and on ``problem.ids`` alone.
+
+    ``gradient`` and ``compile`` are :func:`torch_softucb.rollout`'s.
     """
 
     def __init__(
@@ -107,12 +46,15 @@ class Simulation:
         *,
         generator: torch.Generator | None = None,
         noise_generator: torch.Generator | None = None,
+        gradient: bool = False,
+        compile: bool | str = False,
     ) -> None:
         like = problem.means
         check_same_world("rollout", "dim", policy.dim, "problem", problem.dim)
         check_same_world("rollout", "dtype", policy.dtype, "problem", like.dtype)
         check_same_world("rollout", "device", policy.device, "problem", like.device)
-        self.policy, self.problem, self.t = policy, problem, 0
+        check_compile("rollout", compile)
+        self.policy, self.problem, self.gradient, self.t = policy, problem, gradient, 0
         self.noise_key = stream_key(generator if noise_generator is None else noise_generator, "noise", like.device)
         self.action_key = stream_key(generator, "action", like.device)
         self.arms = FixedArms(problem, policy.ridge_alpha)
@@ -120,26 +62,72 @@ class Simulation:
         self.means = like.movedim(-1, 0).contiguous()  # (K, *B)
         self.best = problem.best_mean
         self.noise_std = torch.as_tensor(problem.noise_std, dtype=like.dtype, device=like.device)
+        self._native = native_rounds(self) if compile == "native" else None
+        self._compiled = compiled_round(like.device) if compile is True else None
 
     @torch.no_grad()
-    def play(self, rounds: int) -> Iterator[Round]:
-        """The next rounds. A round's tensors are views that the next one writes over; beta may change in between."""
-        numbers = self.problem.ids.numel() * max(1, self.policy.normals_per_decision)
-        block, end = max(1, _BLOCK // max(1, numbers)), self.t + rounds
+    def play(
+        self, rounds: int, *, look: Callable[[int], bool] = lambda t: True, stretch: int | None = None
+    ) -> Iterator[Round]:
+        """The next rounds. A round's tensors are views that the next one writes over; beta may change in between.
+
+        ``look(t)`` says in which rounds the decision is wanted: those are played eagerly, the others as ``compile`` says,
+        at most ``stretch`` of them at once.
+        """
+        width = max(1, self.policy.normals_per_decision)
+        most = _BLOCK if self._native is None else _NATIVE_BLOCK
+        block, end = max(1, most // max(1, self.problem.ids.numel() * width)), self.t + rounds
         while self.t < end:
             start, size = self.t, min(block, end - self.t)
-            noise = self._noise(start, size)
-            draws = self._draws(start, size)
-            for i in range(size):
-                decision = self.policy.decide(self.arms.estimate(self.t, self.gamma), mask=self.problem.mask)
-                arm = decision.pick(draws[i])
-                mean = self.means.gather(0, arm.unsqueeze(0)).squeeze(0)
-                reward = mean + noise[i]
-                yield Round(self.t, decision, arm, reward, self._regret(decision, mean))
-                self.arms.pull(arm, reward)
-                if decision.next_gamma is not None:
-                    self.gamma = decision.next_gamma
-                self.t += 1
+            noise, draws = self._noise(start, size), self._draws(start, size)
+            i = 0
+            while i < size:
+                self.arms.check(self.t)
+                if self._native is not None and not look(self.t):
+                    limit = size if stretch is None else min(size, i + stretch)
+                    stop = next((j for j in range(i + 1, limit) if look(start + j)), limit)
+                    yield self._stretch(self._native, noise[i:stop], draws[i:stop])
+                elif self._compiled is not None and not look(self.t):
+                    stop = i + 1
+                    yield self._stretch(self._compiled, noise[i], draws[i])
+                else:
+                    stop = i + 1
+                    yield from self._eager(noise[i], draws[i])
+                i = stop
+        self.arms.check(self.t - 1)
+
+    def _eager(self, noise: Tensor, draw: Tensor) -> Iterator[Round]:
+        decision, arm, reward, regret, gradient = self.decide(self.seen(self.t), self.gamma, noise, draw)
+        yield Round(self.t, regret.unsqueeze(0), gradient, decision, arm, reward)
+        self.arms.pull(arm, reward)
+        if decision.next_gamma is not None:
+            self.gamma = decision.next_gamma
+        self.t += 1
+
+    def _stretch(self, fast: Callable[..., tuple[Tensor, GradientTerms | None]], noise: Tensor, draws: Tensor) -> Round:
+        start = self.t
+        regret, gradient = fast(self, noise, draws)
+        self.t += len(regret)
+        return Round(start, regret, gradient, None, None, None)
+
+    def seen(self, t: int) -> Tensor:
+        return torch.full((), t, dtype=self.means.dtype, device=self.means.device)
+
+    def decide(
+        self, seen: Tensor, gamma: Tensor, noise: Tensor, draw: Tensor
+    ) -> tuple[Decision, Tensor, Tensor, Tensor, GradientTerms | None]:
+        """One round up to the reward: decision, arm, reward, expected regret, terms of Eq. 13 if they are wanted."""
+        decision = self.policy.decide(self.arms.estimate(seen, gamma), mask=self.problem.mask)
+        arm = decision.pick(draw)
+        mean = self.means.gather(0, arm.unsqueeze(0)).squeeze(0)
+        return decision, arm, mean + noise, self._regret(decision, mean), self._terms(decision)
+
+    def _terms(self, decision: Decision) -> GradientTerms | None:
+        if not self.gradient:
+            return None
+        gamma = check_offered("rollout", "gradient", decision.gamma, type(self.policy).__name__)
+        value, slope = F.reward_and_gradient(decision.probs, decision.mu_hat, decision.width, gamma)
+        return GradientTerms(slope, F.sum_width(decision.width, mask=decision.mask), value)
 
     def _noise(self, start: int, count: int) -> Tensor:  # (count, *B)
         dtype = self.means.dtype
@@ -160,14 +148,12 @@ class Simulation:
 
     def state_dict(self) -> dict[str, Tensor | int]:
         """All that :meth:`play` needs to go on, for a simulation of the same policy and problem."""
-        arms = self.arms
-        tensors = {"mu_hat": arms.mu_hat, "width_sq": arms.width_sq, "root": arms.root, "gamma": self.gamma}
-        keys = {"noise_key": self.noise_key, "action_key": self.action_key}
-        return {"t": self.t, **{name: value.clone() for name, value in (tensors | keys).items()}}
+        own = {"gamma": self.gamma, "noise_key": self.noise_key, "action_key": self.action_key}
+        return {"t": self.t, **{name: value.clone() for name, value in (self.arms.state_dict() | own).items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.t = state["t"]
-        for name in ("mu_hat", "width_sq", "root"):
-            getattr(self.arms, name).copy_(state[name])
+        for name, value in self.arms.state_dict().items():
+            value.copy_(state[name])
         for name in ("gamma", "noise_key", "action_key"):
             setattr(self, name, state[name].to(self.means.device))

@@ -42,6 +42,16 @@ class Estimate(NamedTuple):
     perturb: Callable[[Tensor], Tensor]  # standard normal z (*B, d) -> x_i . V^-1/2 z, (*B, K)
 
 
+class NativeRule(NamedTuple):
+    """How a policy decides, in numbers, for the native kernel (:mod:`torch_softucb.native`)."""
+
+    kind: str  # "soft_current", "soft_lagged", "soft_smooth", "greedy" or "thompson"
+    scale: Tensor  # () or (*B,), or (n, 1) for n rounds: beta, or the scale of Thompson's draw
+    odds: float = 0.0  # soft: delta / (1 - delta)
+    smoothing: float = 0.0  # soft_smooth
+    epsilon: float = 0.0  # greedy: probability shared by all allowed arms
+
+
 @dataclass(frozen=True, eq=False)
 class Decision:
     """A policy's answer to a set of arms: what it would play, with which probability, and why."""
@@ -54,7 +64,6 @@ class Decision:
     beta: Tensor | None = None  # () or (*B,) confidence width, of policies that have one
     gamma: Tensor | None = None  # (*B,) coldness behind probs, of softmax policies
     next_gamma: Tensor | None = None  # (*B,) coldness for the next round (lagged)
-    logits: Tensor | None = None  # (*B, K) gamma S, of softmax policies
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -78,9 +87,9 @@ class Decision:
     @property
     def log_probs(self) -> Tensor:  # (*B, K), -inf at arms of probability 0
         """Log-probabilities, differentiable; finite gradients at masked arms too."""
-        if self.logits is None:
+        if self.gamma is None:
             return self.probs.log()
-        return torch.log_softmax(masked(self.logits, self.mask), dim=-1)
+        return torch.log_softmax(masked(self.gamma.unsqueeze(-1) * self.index, self.mask), dim=-1)
 
     def log_prob(self, arm: Tensor) -> Tensor:  # (*B,) -> (*B,)
         """Log-probability of the arms played; differentiable in beta and in the arms' features."""

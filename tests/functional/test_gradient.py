@@ -53,7 +53,7 @@ def test_beta_gradient_is_eq_13_written_with_loops(mask):
     beta, mu_hat, width, gamma = _inputs((20,), grad=True)
     (got,) = torch.autograd.grad(F.expected_reward(beta, mu_hat, width, gamma, mask=mask).sum(), beta)
     index = F.soft_ucb_index(mu_hat, width, beta, mask=mask)
-    closed = F.reward_gradient(F.arm_probabilities(index, gamma, mask=mask), mu_hat, width, gamma)
+    value, closed = F.reward_and_gradient(F.arm_probabilities(index, gamma, mask=mask), mu_hat, width, gamma)
     allowed = [True] * 5 if mask is None else mask.tolist()
     for r in range(20):
         m, w = mu_hat[r].tolist(), width[r].tolist()
@@ -61,6 +61,8 @@ def test_beta_gradient_is_eq_13_written_with_loops(mask):
         want = reference.reward_gradient(S, m, w, gamma[r].item(), beta[r].item(), allowed)
         assert got[r].item() == pytest.approx(want, abs=1e-12)
         assert closed[r].item() == pytest.approx(want, abs=1e-12)
+        p = reference.probabilities(S, gamma[r].item(), allowed)
+        assert value[r].item() == pytest.approx(sum(a * b for a, b in zip(p, m, strict=True)), abs=1e-12)
 
 
 def test_beta_may_be_one_number_for_all():

@@ -60,7 +60,7 @@ def test_online_gradient_is_eq_15_at_every_round(mask):
     each = _gradients(beta, mu_hat, width, gamma, allowed)
     past = torch.zeros(B, dtype=torch.double)
     for t in range(1, T + 1):
-        got, past = F.online_gradient(each[t - 1], past, width[t - 1], t=t, horizon=T, eta=0.7, mask=mask)
+        got, past = F.online_gradient(each[t - 1], past, F.sum_width(width[t - 1], mask=mask), t=t, horizon=T, eta=0.7)
         for r in range(B):
             total = sum(each[s, r].item() for s in range(t))
             total += (T - t) * each[t - 1, r].item()
@@ -87,4 +87,4 @@ def test_online_objective_at_the_horizon_is_the_offline_reward():
 def test_bad_input(kind, match):
     settings = {"t": 1, "horizon": 6, "eta": 0.1} | kind
     with pytest.raises(ValueError, match=match):
-        F.online_gradient(torch.zeros(()), torch.zeros(()), torch.rand(3), **settings)
+        F.online_gradient(torch.zeros(()), torch.zeros(()), torch.rand(()), **settings)

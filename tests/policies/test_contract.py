@@ -255,7 +255,7 @@ def test_a_decision_outlives_the_update_that_follows_it(make, name):
     else:
         decision.mu_hat.sum().backward(retain_graph=True)
         decision.width.sum().backward(retain_graph=True)
-        if decision.logits is not None:
+        if decision.gamma is not None:
             decision.log_prob(torch.tensor(0)).backward()
     assert arms.grad.isfinite().all()
 

@@ -11,24 +11,24 @@ RECORD = ["mu_hat", "width", "gamma"]
 
 
 def test_one_steps_gradient_is_eq_13_plus_the_eta_part_by_loops(tiny):
-    model = SoftUCBOffline(dim=3, horizon=32, eta=0.05, beta_init=0.6).double()
+    model = SoftUCBOffline(dim=3, horizon=16, eta=0.05, beta_init=0.6).double()
     beta = float(model.policy.beta)  # 0.6 as float32 has it
     episode = tiny(fresh_problems=True).episode("train", 0, 8)
     episode = Episode(episode.problem.to(torch.double), episode.noise_seed, episode.action_seed)
-    signal = paper(model.policy, episode, horizon=32, eta=0.05, record=RECORD)
+    signal = paper(model.policy, episode, horizon=16, eta=0.05, record=RECORD)
     signal.loss.backward()
-    kept = signal.trajectory.records  # every round: horizon // 32 = 1
+    kept = signal.trajectory.records  # every round: horizon // 16 = 1
     want = objective = 0.0
-    for t in range(32):
+    for t in range(16):
         for r in range(8):
             m, w, c = (kept[name][t, r].tolist() for name in RECORD)
             S = reference.index(m, w, beta, [True] * 6)
             want += reference.reward_gradient(S, m, w, c, beta, [True] * 6) + 0.05 * sum(w)
             p = reference.probabilities(S, c, [True] * 6)
             objective += sum(a * b for a, b in zip(p, m, strict=True)) + 0.05 * beta * sum(w)
-    assert model.policy.raw_beta.grad.item() == pytest.approx(-want / 32 / 8, abs=1e-10)
-    assert signal.loss.item() == pytest.approx(-objective / 32 / 8, abs=1e-10)
-    assert (signal.reward_gradient + signal.penalty_gradient).item() == pytest.approx(want / 32 / 8, abs=1e-10)
+    assert model.policy.raw_beta.grad.item() == pytest.approx(-want / 16 / 8, abs=1e-10)
+    assert signal.loss.item() == pytest.approx(-objective / 16 / 8, abs=1e-10)
+    assert (signal.reward_gradient + signal.penalty_gradient).item() == pytest.approx(want / 16 / 8, abs=1e-10)
 
 
 def test_sgd_takes_the_papers_step(tiny, fit):

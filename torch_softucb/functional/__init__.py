@@ -3,7 +3,7 @@
 from torch_softucb.functional.bounds import beta_upper_bound, regret_bound, thompson_scale
 from torch_softucb.functional.coverage import coverage, num_suboptimal
 from torch_softucb.functional.draw import draw_arm
-from torch_softucb.functional.gradient import expected_reward, nonnegative, nonnegative_gradient, reward_gradient
+from torch_softucb.functional.gradient import expected_reward, nonnegative, nonnegative_gradient, reward_and_gradient
 from torch_softucb.functional.index import soft_ucb_index
 from torch_softucb.functional.objective import (
     Objective,
@@ -35,7 +35,7 @@ __all__ = [
     "online_gradient",
     "online_objective",
     "regret_bound",
-    "reward_gradient",
+    "reward_and_gradient",
     "ridge_drift",
     "ridge_estimate",
     "ridge_root",

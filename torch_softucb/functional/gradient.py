@@ -75,22 +75,23 @@ def expected_reward(
     return value.squeeze(-1)
 
 
-def reward_gradient(
+def reward_and_gradient(
     probs: Tensor,  # (*B, K)
     mu_hat: Tensor,  # (*B, K)
     width: Tensor,  # (*B, K)
     gamma: Tensor,  # () or (*B,)
-) -> Tensor:  # (*B,)
-    """The reward part of Eq. 13 for one round, when the probabilities are there already: no graph is built.
+) -> tuple[Tensor, Tensor]:  # (*B,), (*B,)
+    """Estimated reward of a round and the reward part of Eq. 13, when the probabilities are there already: no graph.
 
     phi_i - sum p phi = width_i - sum p width, as phi differs from width by a constant of the round.
 
     Example:
-        >>> reward_gradient(torch.tensor([0.5, 0.5]), torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]), torch.tensor(2.0))
-        tensor(-0.5000)
+        >>> half = torch.tensor([0.5, 0.5])
+        >>> reward_and_gradient(half, torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]), torch.tensor(2.0))
+        (tensor(0.5000), tensor(-0.5000))
     """
-    value = (probs * mu_hat).sum(-1, keepdim=True)
-    return gamma * ((mu_hat - value) * probs * width).sum(-1)
+    value = (probs * mu_hat).sum(-1)
+    return value, gamma * (mu_hat - value.unsqueeze(-1)).mul_(probs).mul_(width).sum(-1)
 
 
 class _NonNegative(torch.autograd.Function):

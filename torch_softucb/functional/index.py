@@ -1,5 +1,6 @@
 """The UCB-based index S, Eqs. 6-7."""
 
+import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_arm_axis, check_batch, check_mask, check_shape
@@ -30,5 +31,7 @@ def soft_ucb_index(
 
 
 def index_unchecked(mu_hat: Tensor, width: Tensor, beta: Tensor, mask: Tensor | None) -> Tensor:
-    radius = beta.unsqueeze(-1) * width
-    return mu_hat + radius - masked(mu_hat - radius, mask).amax(-1, keepdim=True)  # Eq. 7
+    beta = beta.unsqueeze(-1)
+    best_lower = masked(torch.addcmul(mu_hat, beta, width, value=-1), mask).amax(-1, keepdim=True)
+    upper = torch.addcmul(mu_hat, beta, width)
+    return upper.sub_(best_lower)  # Eq. 7

@@ -83,23 +83,22 @@ def online_objective(
 def online_gradient(
     gradient: Tensor,  # (*B,) reward gradient of the current round
     past: Tensor,  # (*B,) sum of those of the rounds s < t
-    width: Tensor,  # (*B, K)
+    widths: Tensor,  # (*B,) sum_width of the current round
     *,
     t: int,
     horizon: int,
     eta: float,
-    mask: Tensor | None = None,  # (K,) or (*B, K)
 ) -> OnlineGradient:
     """Gradient of Eq. 14 with its penalty, Eq. 15, in O(1) memory in t (departure D10).
 
     Each past round's gradient enters as it was computed then, under the beta of that round.
 
     Example:
-        >>> online_gradient(torch.tensor(-0.5), torch.tensor(-1.0), torch.tensor([1.0, 3.0]), t=2, horizon=4, eta=0.5)
+        >>> online_gradient(torch.tensor(-0.5), torch.tensor(-1.0), torch.tensor(4.0), t=2, horizon=4, eta=0.5)
         OnlineGradient(gradient=tensor(-0.1250), past=tensor(-1.5000))
     """
     check_round("online_gradient", t, horizon)
     eta = check_number("online_gradient", "eta", eta, low=0.0)
     past = past + gradient
-    total = past + (horizon - t) * gradient + eta * sum_width(width, mask=mask)  # Eq. 15
+    total = past + (horizon - t) * gradient + eta * widths  # Eq. 15
     return OnlineGradient(total / horizon, past)

@@ -1,23 +1,30 @@
 """From index to probabilities: coldness (Eq. 9 and its smooth repair) and softmax (Eq. 8)."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_arm_axis, check_batch, check_delta, check_mask, check_number
 
-_NEVER = -float("inf")
-
 
 def masked(values: Tensor, mask: Tensor | None) -> Tensor:
     """``values`` with -inf at the arms that are not allowed."""
-    return values if mask is None else values.masked_fill(~mask, _NEVER)
+    return values if mask is None else values.masked_fill(~mask, -math.inf)
 
 
 def softmax_unchecked(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax over the last dim that keeps the memory layout of its input; ``torch.softmax`` would make it contiguous."""
+    """Softmax over the last dim that keeps the memory layout of its input; ``torch.softmax`` would make it contiguous.
+
+    ``logits`` is a temporary of the caller's: it is written over where autograd does not record.
+    """
     logits = masked(logits, mask)
-    mass = (logits - logits.amax(-1, keepdim=True).detach()).exp()
-    return mass / mass.sum(-1, keepdim=True)
+    top = logits.amax(-1, keepdim=True).detach()
+    if torch.is_grad_enabled():
+        mass = (logits - top).exp_()
+        return mass / mass.sum(-1, keepdim=True)
+    mass = logits.sub_(top).exp_()
+    return mass.div_(mass.sum(-1, keepdim=True))
 
 
 def coldness(
@@ -43,14 +50,14 @@ def coldness(
 
 def coldness_unchecked(index: Tensor, delta: float, mask: Tensor | None) -> Tensor:
     s_max = masked(index, mask).amax(-1)
-    low = index.sign().clamp(max=0)  # -1 for an arm of L, else 0: a third of the time of counting bools
+    low = index.sign().clamp_(max=0)  # -1 for an arm of L, else 0: a third of the time of counting bools
     if mask is not None:
         low = low.masked_fill(~mask, 0.0)
-    num_low = -low.sum(-1)  # in index's dtype: an int64 count would make log float32
-    defined = (num_low > 0) & (s_max > 0)
-    s_safe = torch.where(defined, s_max, torch.ones_like(s_max))  # no inf in the unused branch
-    gamma = torch.log(num_low.clamp(min=1) * (delta / (1 - delta))) / s_safe  # Eq. 9
-    return torch.where(defined, gamma, torch.zeros_like(gamma))
+    minus_low = low.sum(-1)  # -|L|, in index's dtype: an int64 count would make log float32
+    nothing = (minus_low >= 0) | (s_max <= 0)
+    odds = delta / (1 - delta)
+    # division by inf: gamma is 0 where there is nothing to eliminate, and so is its gradient
+    return torch.log(minus_low.clamp(max=-1) * -odds) / s_max.masked_fill(nothing, math.inf)  # Eq. 9
 
 
 def smooth_coldness(
@@ -78,13 +85,11 @@ def smooth_coldness(
 
 def smooth_coldness_unchecked(index: Tensor, delta: float, smoothing: float, mask: Tensor | None) -> Tensor:
     s_max = masked(index, mask).amax(-1)
-    defined = s_max > 0
-    s_safe = torch.where(defined, s_max, torch.ones_like(s_max))
+    s_safe = s_max.masked_fill(s_max <= 0, math.inf)  # then gamma is 0, and so is its gradient
     near_low = torch.exp(index.clamp(min=0) / (-smoothing * s_safe).unsqueeze(-1))
     if mask is not None:
-        near_low = torch.where(mask, near_low, torch.zeros_like(near_low))
-    gamma = torch.log1p(near_low.sum(-1) * (delta / (1 - delta))) / s_safe
-    return torch.where(defined, gamma, torch.zeros_like(gamma))
+        near_low = near_low.masked_fill(~mask, 0.0)
+    return torch.log1p(near_low.sum(-1) * (delta / (1 - delta))) / s_safe
 
 
 def arm_probabilities(

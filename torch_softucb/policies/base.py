@@ -18,7 +18,7 @@ from torch_softucb.checks import (
     check_shape,
 )
 from torch_softucb.policies.statistics import fresh_rows, observe_many, observe_one, pack, unpack
-from torch_softucb.types import Decision, Estimate, RidgeState
+from torch_softucb.types import Decision, Estimate, NativeRule, RidgeState
 
 
 class BanditPolicy(nn.Module, ABC):
@@ -125,6 +125,10 @@ class BanditPolicy(nn.Module, ABC):
     @abstractmethod
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         """From estimates to a decision: all that tells one policy from another. Inputs were checked by the caller."""
+
+    def native_rule(self, seen: Tensor) -> NativeRule | None:  # (n,) observations before each of the next n rounds
+        """What the native kernel needs to know to decide like this policy; None: it cannot."""
+        return None
 
     def _next_gamma(self, decision: Decision | None, old: RidgeState) -> Tensor:
         return old.gamma

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch_softucb import functional as F
 from torch_softucb.checks import check_number
 from torch_softucb.policies.base import BanditPolicy
-from torch_softucb.types import Decision, Estimate
+from torch_softucb.types import Decision, Estimate, NativeRule
 
 
 class EpsilonGreedy(BanditPolicy):
@@ -33,6 +33,9 @@ class EpsilonGreedy(BanditPolicy):
     ) -> None:
         super().__init__(dim, ridge_alpha=ridge_alpha, refresh_every=refresh_every, device=device, dtype=dtype)
         self.epsilon = check_number("EpsilonGreedy", "epsilon", epsilon, low=0.0, high=1.0, closed_high=True)
+
+    def native_rule(self, seen: Tensor) -> NativeRule:
+        return NativeRule("greedy", torch.zeros((), dtype=seen.dtype, device=seen.device), epsilon=self.epsilon)
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         mu_hat, width = estimate.mu_hat, estimate.width

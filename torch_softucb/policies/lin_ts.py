@@ -12,7 +12,7 @@ from torch_softucb import functional as F
 from torch_softucb.checks import check_number
 from torch_softucb.functional.policy import masked
 from torch_softucb.policies.base import BanditPolicy
-from torch_softucb.types import Decision, Estimate
+from torch_softucb.types import Decision, Estimate, NativeRule
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +94,17 @@ class LinTS(BanditPolicy):
         policy._running = cast("Callable[..., Tensor]", scale) if horizon is None else None
         return policy
 
+    def _v(self, seen: Tensor) -> Tensor:
+        if self._running is None:
+            return torch.full((), self.scale, dtype=seen.dtype, device=seen.device)
+        return self._running(horizon=seen + 1)
+
+    def native_rule(self, seen: Tensor) -> NativeRule:
+        return NativeRule("thompson", self._v(seen.unsqueeze(-1)))
+
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         mu_hat, width, seen, _, perturb = estimate
-        scale = self.scale if self._running is None else self._running(horizon=seen + 1).unsqueeze(-1)
+        scale = self._v(seen).unsqueeze(-1)
 
         def draw(z: Tensor) -> Tensor:
             return mu_hat + scale * perturb(z)

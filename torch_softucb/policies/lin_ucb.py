@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_softucb import functional as F
 from torch_softucb.checks import check_number
 from torch_softucb.policies.base import BanditPolicy
-from torch_softucb.types import Decision, Estimate
+from torch_softucb.types import Decision, Estimate, NativeRule
 
 
 class LinUCB(BanditPolicy):
@@ -73,11 +73,16 @@ class LinUCB(BanditPolicy):
         policy._running = cast("Callable[..., Tensor]", radius) if horizon is None else None
         return policy
 
+    def _radius(self, seen: Tensor) -> Tensor:
+        if self._running is None:
+            return torch.full((), self.fixed_beta, dtype=seen.dtype, device=seen.device)
+        return self._running(horizon=seen + 1)
+
+    def native_rule(self, seen: Tensor) -> NativeRule:
+        return NativeRule("greedy", self._radius(seen.unsqueeze(-1)))
+
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         mu_hat, width, seen, _, _ = estimate
-        if self._running is None:
-            beta = torch.full((), self.fixed_beta, dtype=mu_hat.dtype, device=mu_hat.device)
-        else:
-            beta = self._running(horizon=seen + 1)
+        beta = self._radius(seen)
         index = mu_hat + beta.unsqueeze(-1) * width  # Eq. 4
         return Decision(F.greedy_probabilities(index, mask=mask), index, mu_hat, width, mask, beta)

@@ -16,7 +16,7 @@ from torch_softucb.checks import (
 from torch_softucb.functional.index import index_unchecked
 from torch_softucb.functional.policy import coldness_unchecked, smooth_coldness_unchecked, softmax_unchecked
 from torch_softucb.policies.base import BanditPolicy
-from torch_softucb.types import Decision, Estimate, RidgeState
+from torch_softucb.types import Decision, Estimate, NativeRule, RidgeState
 
 COLDNESS_MODES = ("current", "lagged", "smooth")
 
@@ -113,9 +113,12 @@ class SoftUCBPolicy(BanditPolicy):
         else:
             fresh = coldness_unchecked(source, self.delta, mask)
         gamma = carried.expand(fresh.shape) if self.coldness == "lagged" else fresh  # D6
-        logits = gamma.unsqueeze(-1) * index
-        probs = softmax_unchecked(logits, mask)  # Eq. 8
-        return Decision(probs, index, mu_hat, width, mask, beta, gamma, fresh, logits)
+        probs = softmax_unchecked(gamma.unsqueeze(-1) * index, mask)  # Eq. 8
+        return Decision(probs, index, mu_hat, width, mask, beta, gamma, fresh)
+
+    def native_rule(self, seen: Tensor) -> NativeRule:
+        beta = self.beta.detach()
+        return NativeRule(f"soft_{self.coldness}", beta, odds=self.delta / (1 - self.delta), smoothing=self.smoothing)
 
     def _next_gamma(self, decision: Decision | None, old: RidgeState) -> Tensor:
         if self.coldness != "lagged":

@@ -35,6 +35,6 @@ def synthetic_problem(
     key, ids = stream_key(generator, "problem", like.device), torch.arange(count, device=like.device)
     size = num_arms * dim
     cube = 2 * uniforms(key, ids, start=0, count=size, dtype=like.dtype) - 1  # (K d, B)
-    arms = torch.nn.functional.normalize(cube.T.reshape(count, num_arms, dim), dim=-1)
+    arms = torch.nn.functional.normalize(cube.T.reshape(count, num_arms, dim).contiguous(), dim=-1)
     theta = torch.nn.functional.normalize(normals(key, ids, start=size, count=dim, dtype=like.dtype).T, dim=-1)
     return BanditProblem(arms, (arms @ theta.unsqueeze(-1)).squeeze(-1), noise_std)

@@ -23,7 +23,15 @@ class Signal(NamedTuple):
     trajectory: Trajectory
 
 
-def paper(policy: SoftUCBPolicy, episode: Episode, *, horizon: int, eta: float, record: Sequence[str]) -> Signal:
+def paper(
+    policy: SoftUCBPolicy,
+    episode: Episode,
+    *,
+    horizon: int,
+    eta: float,
+    record: Sequence[str],
+    compile: bool | str = False,
+) -> Signal:
     """Eq. 13 with eta, divided by T and averaged over trajectories (departures D3, D4)."""
     noise, action = episode.generators(policy.device)
     trajectory = rollout(
@@ -34,7 +42,8 @@ def paper(policy: SoftUCBPolicy, episode: Episode, *, horizon: int, eta: float, 
         noise_generator=noise,
         gradient=True,
         record=record,
-        record_every=max(1, horizon // 32),
+        record_every=max(1, horizon // 16),
+        compile=compile,
     )
     terms = trajectory.gradient
     assert terms is not None

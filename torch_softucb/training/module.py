@@ -13,6 +13,7 @@ from torch_softucb import functional as F
 from torch_softucb.checks import (
     check_checkpoint_dim,
     check_checkpoint_kind,
+    check_compile,
     check_episodes,
     check_integer,
     check_number,
@@ -45,6 +46,7 @@ class SoftUCBModule(L.LightningModule):
         fail_prob: float,
         optimizer: OptimizerCallable | None,
         scheduler: LRSchedulerCallable | None,
+        compile: bool | str,
     ) -> None:
         super().__init__()
         where = type(self).__name__
@@ -52,6 +54,8 @@ class SoftUCBModule(L.LightningModule):
         self.horizon = check_integer(where, "horizon", horizon, low=1)
         self.eta = check_number(where, "eta", eta, low=0.0)
         self.lr = check_number(where, "lr", lr, low=0.0, open_low=True)
+        check_compile(where, compile)
+        self.compile_rounds = compile  # LightningModule has a compile of its own
         self.make_optimizer, self.make_scheduler = optimizer, scheduler
         self.theory = {"subgaussian_r": subgaussian_r, "fail_prob": fail_prob, "horizon": self.horizon}
         self.beta_bound = F.beta_upper_bound(dim=policy.dim, ridge_alpha=policy.ridge_alpha, **self.theory)
@@ -114,7 +118,14 @@ class SoftUCBModule(L.LightningModule):
                 curves[name] = self._played[key]  # does not depend on beta: played once
                 continue
             noise, action = episode.generators(policy.device)
-            played = rollout(policy, episode.problem, horizon=self.horizon, generator=action, noise_generator=noise)
+            played = rollout(
+                policy,
+                episode.problem,
+                horizon=self.horizon,
+                generator=action,
+                noise_generator=noise,
+                compile=self.compile_rounds,
+            )
             curves[name] = self._played[key] = played.cumulative_regret
         return curves
 

@@ -28,6 +28,7 @@ class SoftUCBOffline(SoftUCBModule):
         fail_prob: failure probability of Eq. 5, likewise.
         optimizer: another torch optimiser; parameters in, optimiser out.
         scheduler: a learning rate scheduler; optimiser in, scheduler out.
+        compile: play under torch.compile (true) or in the C++ kernel (native); see rollout.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class SoftUCBOffline(SoftUCBModule):
         fail_prob: float = 0.01,
         optimizer: OptimizerCallable | None = None,
         scheduler: LRSchedulerCallable | None = None,
+        compile: bool | str = False,
     ) -> None:
         policy = SoftUCBPolicy(dim, beta_init=beta_init, delta=delta, ridge_alpha=ridge_alpha, coldness=coldness)
         super().__init__(
@@ -57,6 +59,7 @@ class SoftUCBOffline(SoftUCBModule):
             fail_prob=fail_prob,
             optimizer=optimizer,
             scheduler=scheduler,
+            compile=compile,
         )
         check_choice("SoftUCBOffline", "estimator", estimator, ESTIMATORS)
         self.estimator = ESTIMATORS[estimator]
@@ -71,7 +74,9 @@ class SoftUCBOffline(SoftUCBModule):
 
     def training_step(self, episode: Episode, batch_idx: int) -> Tensor:
         beta = self.mean_beta
-        signal = self.estimator(self.policy, episode, horizon=self.horizon, eta=self.eta, record=LOOKED_AT)
+        signal = self.estimator(
+            self.policy, episode, horizon=self.horizon, eta=self.eta, record=LOOKED_AT, compile=self.compile_rounds
+        )
         count = episode.problem.batch_shape.numel()
         self.trajectories_seen += count * self.trainer.world_size
         played = signal.trajectory

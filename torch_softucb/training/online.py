@@ -42,6 +42,7 @@ class SoftUCBOnline(SoftUCBModule):
         fail_prob: failure probability of Eq. 5, likewise.
         optimizer: another torch optimiser; parameters in, optimiser out.
         scheduler: a learning rate scheduler, stepped every training step.
+        compile: play under torch.compile (true) or in the C++ kernel (native); see rollout.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class SoftUCBOnline(SoftUCBModule):
         fail_prob: float = 0.01,
         optimizer: OptimizerCallable | None = None,
         scheduler: LRSchedulerCallable | None = None,
+        compile: bool | str = False,
     ) -> None:
         count = check_integer("SoftUCBOnline", "num_trajectories", num_trajectories, low=1)
         policy = SoftUCBPolicy(
@@ -79,6 +81,7 @@ class SoftUCBOnline(SoftUCBModule):
             fail_prob=fail_prob,
             optimizer=optimizer,
             scheduler=scheduler,
+            compile=compile,
         )
         self.rounds_per_step = check_integer("SoftUCBOnline", "rounds_per_step", rounds_per_step, low=1)
         self.automatic_optimization = False
@@ -132,7 +135,14 @@ class SoftUCBOnline(SoftUCBModule):
     def _open(self, episode: Episode) -> Simulation:
         if self.simulation is None:
             noise, action = episode.generators(self.policy.device)
-            self.simulation = Simulation(self.policy, episode.problem, generator=action, noise_generator=noise)
+            self.simulation = Simulation(
+                self.policy,
+                episode.problem,
+                generator=action,
+                noise_generator=noise,
+                gradient=True,
+                compile=self.compile_rounds,
+            )
             if self._saved is not None:
                 self.simulation.load_state_dict(self._saved)
         return self.simulation
@@ -142,7 +152,7 @@ class SoftUCBOnline(SoftUCBModule):
         simulation = self._open(episode)
         optimizer = self.optimizers()
         end = min(simulation.t + self.rounds_per_step, self.horizon)
-        for play in simulation.play(end - simulation.t):
+        for play in simulation.play(end - simulation.t, look=lambda t: t + 1 == end, stretch=1):
             gradient = self._learn(play)
             last = play.t + 1 == end
             (optimizer if last else optimizer.optimizer).step()  # type: ignore[union-attr]  # Lightning counts one a step
@@ -157,30 +167,28 @@ class SoftUCBOnline(SoftUCBModule):
 
     def _learn(self, play: Round) -> tuple[Tensor, Tensor]:
         """Eq. 15 of this round into beta's grad; returns its reward part and its penalty part."""
-        decision = play.decision
-        assert decision.gamma is not None
-        now = F.reward_gradient(decision.probs, decision.mu_hat, decision.width, decision.gamma)
-        step = F.online_gradient(
-            now, self.past, decision.width, t=play.t + 1, horizon=self.horizon, eta=self.eta, mask=decision.mask
-        )
+        terms = play.gradient
+        assert terms is not None
+        step = F.online_gradient(terms.reward, self.past, terms.penalty, t=play.t + 1, horizon=self.horizon, eta=self.eta)
         self.past.copy_(step.past)
-        self.regrets[play.t] = play.regret
-        self.value += (decision.probs * decision.mu_hat).sum(-1)
+        self.regrets[play.t] = play.regret[0]
+        self.value += terms.value
         raw = self.policy.raw_beta
         raw.grad = F.nonnegative_gradient(raw, -step.gradient)
-        penalty = self.eta * F.sum_width(decision.width, mask=decision.mask) / self.horizon
+        penalty = self.eta * terms.penalty / self.horizon
         return step.gradient - penalty, penalty
 
     def _report(self, play: Round, gradient: tuple[Tensor, Tensor]) -> None:
         decision, t = play.decision, play.t + 1
-        assert decision.gamma is not None
         assert self.simulation is not None
+        assert decision is not None
+        assert decision.gamma is not None
+        assert decision.beta is not None
+        assert play.gradient is not None
         beta = self.policy.beta
         problem = self.simulation.problem
-        assert decision.beta is not None
         inside = F.coverage(problem.means, decision.mu_hat, decision.width, decision.beta, mask=problem.mask)
-        now = (decision.probs * decision.mu_hat).sum(-1)
-        objective = F.online_objective(now, self.value, t=t, horizon=self.horizon)  # Eq. 14
+        objective = F.online_objective(play.gradient.value, self.value, t=t, horizon=self.horizon)  # Eq. 14
         self.last_probs = decision.probs
         regret = self.regret.mean()
         count = len(beta)

@@ -1,0 +1,63 @@
+"""A round of a simulation under ``torch.compile``: one graph from the decision to the updated statistics."""
+
+import functools
+import os
+import shutil
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from torch_softucb.types import GradientTerms
+
+if TYPE_CHECKING:
+    from torch_softucb.simulation import Simulation
+
+Fast = Callable[["Simulation", Tensor, Tensor], tuple[Tensor, GradientTerms | None]]
+
+
+class CompileWarning(UserWarning):
+    """Rounds are played eagerly, because what was asked for cannot be had here."""
+
+
+def warn_eager(why: str) -> None:
+    warnings.warn(f"rollout: {why}; playing eagerly, with the same numbers", CompileWarning, stacklevel=2)
+
+
+def find_compiler() -> str | None:
+    """The C++ compiler that torch would use, if there is one."""
+    names = [os.environ["CXX"]] if "CXX" in os.environ else ["g++", "clang++", "c++"]
+    return next((name for name in names if shutil.which(name)), None)
+
+
+def _round(
+    simulation: "Simulation", seen: Tensor, gamma: Tensor, noise: Tensor, draw: Tensor
+) -> tuple[Tensor, GradientTerms | None, Tensor | None, tuple[Tensor, Tensor]]:
+    decision, arm, reward, regret, terms = simulation.decide(seen, gamma, noise, draw)
+    # what is returned is computed once; else the compiler reads the pulled arm's features anew for every entry of `root`
+    gathered = simulation.arms.pull(arm, reward)
+    return regret, terms, decision.next_gamma, gathered
+
+
+@functools.cache
+def _compiled() -> Callable[..., Any]:
+    return torch.compile(_round, fullgraph=True)
+
+
+def _play(simulation: "Simulation", noise: Tensor, draw: Tensor) -> tuple[Tensor, GradientTerms | None]:
+    seen = simulation.seen(simulation.t)
+    # a round is compiled once for each kind of policy, dtype and layout: more than torch's 8 in one process
+    with torch._dynamo.config.patch(recompile_limit=64):
+        regret, terms, gamma, _ = _compiled()(simulation, seen, simulation.gamma, noise, draw)
+    if gamma is not None:
+        simulation.gamma = gamma
+    return regret.unsqueeze(0), terms
+
+
+def compiled_round(device: torch.device) -> Fast | None:
+    if device.type == "cpu" and find_compiler() is None:
+        warn_eager("compile=True needs a C++ compiler (g++ or clang++), and none was found")
+        return None
+    return _play

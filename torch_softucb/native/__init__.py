@@ -1,0 +1,115 @@
+"""Whole stretches of rounds in one C++ call: built on first use by torch's extension mechanism, never needed to import.
+
+The eager round is the reference; this one gives the same numbers to rounding, for the policies that have a
+:class:`~torch_softucb.types.NativeRule`.
+"""
+
+import functools
+import hashlib
+import logging
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from torch_softucb.checks import check_native
+from torch_softucb.compiled import Fast, find_compiler, warn_eager
+from torch_softucb.types import GradientTerms
+
+if TYPE_CHECKING:
+    from torch_softucb.simulation import Simulation
+
+_SOURCE = Path(__file__).with_name("rounds.cpp")
+_FLAGS = ["-O3", "-march=native", "-ffast-math", "-fopenmp"]
+_KINDS = ("soft_current", "soft_lagged", "soft_smooth", "greedy", "thompson")  # the order of rounds.cpp
+_log = logging.getLogger(__name__)
+
+
+def _name() -> str:
+    """Of the built library: another source, torch or processor is another library, though a cache folder be shared."""
+    parts = (_SOURCE.read_text(), torch.__version__, platform.machine(), torch.backends.cpu.get_cpu_capability())
+    return "torch_softucb_" + hashlib.sha256("\n".join([*parts, *_FLAGS]).encode()).hexdigest()[:12]
+
+
+@contextmanager
+def _own_tools() -> Iterator[None]:
+    """This environment's programs on the path: ninja is there though nobody activated the environment."""
+    before = os.environ.get("PATH", "")
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), before])
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = before
+
+
+@functools.cache
+def _kernel() -> Callable[..., None] | None:
+    """The kernel, built if need be; None, after a warning, where it cannot be built."""
+    from torch.utils import cpp_extension
+
+    with _own_tools():
+        if find_compiler() is None or not cpp_extension.is_ninja_available():
+            warn_eager("compile='native' needs a C++ compiler and ninja (pip install ninja), and not both were found")
+            return None
+        mvec = ["-lmvec"] if platform.system() == "Linux" and platform.machine() == "x86_64" else []
+        _log.info("building the native kernel; this is done once")
+        try:
+            cpp_extension.load(
+                _name(), [str(_SOURCE)], is_python_module=False, extra_cflags=_FLAGS, extra_ldflags=["-fopenmp", *mvec]
+            )
+        except (RuntimeError, OSError) as error:
+            warn_eager(f"the native kernel could not be built ({str(error).splitlines()[0]})")
+            return None
+    kernel: Callable[..., None] = torch.ops.torch_softucb.rounds.default
+    return kernel
+
+
+def _play(simulation: "Simulation", noise: Tensor, draws: Tensor) -> tuple[Tensor, GradientTerms | None]:
+    kernel = _kernel()
+    assert kernel is not None
+    arms, means = simulation.arms, simulation.means
+    batch, n = means.shape[1:], len(noise)
+    rule = simulation.policy.native_rule(simulation.seen(simulation.t) + torch.arange(n, device=means.device))
+    assert rule is not None
+    scale = rule.scale
+    if scale.shape != (n, 1):
+        scale = scale.reshape(1, -1)
+    if simulation.policy.normals_per_decision:
+        draws = draws.movedim(-1, 1)
+    mask = simulation.problem.mask
+    if mask is not None:
+        mask = mask.expand(*batch, -1).movedim(-1, 0).contiguous()
+    regret = torch.empty_like(noise)
+    terms = means.new_zeros(3, *batch) if simulation.gradient else None
+    kernel(
+        _KINDS.index(rule.kind),
+        arms.arms if arms.shared else arms.arms.flatten(2),
+        means.view(len(means), -1),
+        simulation.best.contiguous(),
+        mask,
+        noise,
+        draws.contiguous(),
+        scale,
+        rule.odds,
+        rule.smoothing,
+        rule.epsilon,
+        arms.mu_hat,
+        arms.width_sq,
+        arms.root,
+        simulation.gamma,
+        regret,
+        terms,
+    )
+    return regret, None if terms is None else GradientTerms(*terms)
+
+
+def native_rounds(simulation: "Simulation") -> Fast | None:
+    rule = simulation.policy.native_rule(simulation.seen(0).unsqueeze(0))
+    check_native("rollout", simulation.policy, rule, simulation.gradient, simulation.means.device)
+    return None if _kernel() is None else _play
