@@ -5,17 +5,36 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from torch_softucb.types import GradientTerms
+from torch_softucb.fixed_arms import FixedArms
+from torch_softucb.policies.base import BanditPolicy
+from torch_softucb.types import BanditProblem, Decision, GradientTerms
 
-if TYPE_CHECKING:
-    from torch_softucb.simulation import Simulation
 
-Fast = Callable[["Simulation", Tensor, Tensor], tuple[Tensor, GradientTerms | None]]
+class Playing(Protocol):
+    """What a fast path knows of a :class:`~torch_softucb.simulation.Simulation`."""
+
+    policy: BanditPolicy
+    problem: BanditProblem
+    arms: FixedArms
+    means: Tensor  # (K, *B)
+    best: Tensor  # (*B,)
+    gamma: Tensor  # (*B,)
+    gradient: bool
+    t: int
+
+    def seen(self, t: int) -> Tensor: ...
+
+    def decide(
+        self, seen: Tensor, gamma: Tensor, noise: Tensor, draw: Tensor
+    ) -> tuple[Decision, Tensor, Tensor, Tensor, GradientTerms | None]: ...
+
+
+Fast = Callable[[Playing, Tensor, Tensor], tuple[Tensor, GradientTerms | None]]
 
 
 class CompileWarning(UserWarning):
@@ -33,7 +52,7 @@ def find_compiler() -> str | None:
 
 
 def _round(
-    simulation: "Simulation", seen: Tensor, gamma: Tensor, noise: Tensor, draw: Tensor
+    simulation: Playing, seen: Tensor, gamma: Tensor, noise: Tensor, draw: Tensor
 ) -> tuple[Tensor, GradientTerms | None, Tensor | None, tuple[Tensor, Tensor]]:
     decision, arm, reward, regret, terms = simulation.decide(seen, gamma, noise, draw)
     # what is returned is computed once; else the compiler reads the pulled arm's features anew for every entry of `root`
@@ -46,7 +65,7 @@ def _compiled() -> Callable[..., Any]:
     return torch.compile(_round, fullgraph=True)
 
 
-def _play(simulation: "Simulation", noise: Tensor, draw: Tensor) -> tuple[Tensor, GradientTerms | None]:
+def _play(simulation: Playing, noise: Tensor, draw: Tensor) -> tuple[Tensor, GradientTerms | None]:
     seen = simulation.seen(simulation.t)
     # a round is compiled once for each kind of policy, dtype and layout: more than torch's 8 in one process
     with torch._dynamo.config.patch(recompile_limit=64):

@@ -13,17 +13,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_native
-from torch_softucb.compiled import Fast, find_compiler, warn_eager
+from torch_softucb.compiled import Fast, Playing, find_compiler, warn_eager
 from torch_softucb.types import GradientTerms
-
-if TYPE_CHECKING:
-    from torch_softucb.simulation import Simulation
 
 _SOURCE = Path(__file__).with_name("rounds.cpp")
 _FLAGS = ["-O3", "-march=native", "-ffast-math", "-fopenmp"]
@@ -70,7 +66,7 @@ def _kernel() -> Callable[..., None] | None:
     return kernel
 
 
-def _play(simulation: "Simulation", noise: Tensor, draws: Tensor) -> tuple[Tensor, GradientTerms | None]:
+def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> tuple[Tensor, GradientTerms | None]:
     kernel = _kernel()
     assert kernel is not None
     arms, means = simulation.arms, simulation.means
@@ -109,7 +105,7 @@ def _play(simulation: "Simulation", noise: Tensor, draws: Tensor) -> tuple[Tenso
     return regret, None if terms is None else GradientTerms(*terms)
 
 
-def native_rounds(simulation: "Simulation") -> Fast | None:
+def native_rounds(simulation: Playing) -> Fast | None:
     rule = simulation.policy.native_rule(simulation.seen(0).unsqueeze(0))
     check_native("rollout", simulation.policy, rule, simulation.gradient, simulation.means.device)
     return None if _kernel() is None else _play
