@@ -94,7 +94,7 @@ def check_batch(where: str, name: str, tensor: Tensor, batch: torch.Size) -> Non
 
 
 def check_finite(where: str, name: str, tensor: Tensor) -> None:
-    if not _readable(tensor) or math.isfinite(float(tensor.detach().sum())):  # NaN and inf reach the sum: two operations
+    if not _readable(tensor) or math.isfinite(tensor.detach().sum().item()):  # NaN and inf reach the sum: two operations
         return
     bad = ~tensor.isfinite()
     if bool(bad.any()):  # else it was only the sum that overflowed
@@ -248,8 +248,26 @@ def check_checkpoint_dim(where: str, mine: int, saved: int) -> None:
 
 def check_features(where: str, arms: Tensor, mu_hat: Tensor) -> None:
     """NaN or inf in a feature always reaches mu_hat (0 * inf is NaN), which is smaller: look there first."""
-    if _readable(mu_hat) and not math.isfinite(float(mu_hat.detach().sum())):
+    if _readable(mu_hat) and not math.isfinite(mu_hat.detach().sum().item()):
         check_finite(where, "arms", arms)
+
+
+def check_arms(where: str, shape: torch.Size, rows: torch.Size, dim: int) -> None:
+    """``(K, d)`` for all, or one set for every bandit or request."""
+    fits = len(shape) >= 2 and shape[-1] == dim and shape[-2] >= 1 and (not rows or shape[:-2] in ((), rows))
+    if not fits:
+        expected = f"(K, {dim}) or ({', '.join(map(str, rows)) or '*requests'}, K, {dim})"
+        check_shape(where, "arms", shape, False, expected)
+
+
+def check_observed(where: str, x: torch.Size, reward: torch.Size, rows: torch.Size, dim: int) -> None:
+    """``x`` one or n observations for every bandit, ``reward`` the same without its last dim."""
+    lead = x[:-1]
+    if not (len(x) >= 1 and x[-1] == dim and (not rows or lead in (rows, (*rows, *lead[-1:])))):
+        expected = f"({', '.join(map(str, rows)) or '*n'}, {dim}) or (*B, n, {dim})"
+        check_shape(where, "x", x, False, expected)
+    if reward != lead:
+        check_shape(where, "reward", reward, False, f"{tuple(lead)}, that of x without its last dim")
 
 
 def check_batch_shape(where: str, batch_shape: object) -> None:

@@ -37,8 +37,8 @@ class Estimate(NamedTuple):
 
     mu_hat: Tensor  # (*B, K)
     width: Tensor  # (*B, K)
-    seen: Tensor  # () or (*B,) observations so far
-    gamma: Tensor  # () or (*B,) coldness of the round before
+    seen: Tensor  # () or (*B,) observations so far, float64 or mu_hat's dtype
+    gamma: Tensor  # () or (*B,) coldness of the round before, likewise
     perturb: Callable[[Tensor], Tensor]  # standard normal z (*B, d) -> x_i . V^-1/2 z, (*B, K)
 
 
@@ -78,11 +78,11 @@ class Decision:
         like = self.index
         device = like.device if generator is None else generator.device
         noise = torch.rand(self.batch_shape, generator=generator, dtype=like.dtype, device=device)
-        return self.pick(noise.to(like.device))
+        return self.pick(noise if device == like.device else noise.to(like.device))
 
     def pick(self, noise: Tensor) -> Tensor:  # (*B,) uniform in [0, 1) -> (*B,) int64
         """The arm that these random numbers choose; the same numbers choose the same arm."""
-        return draw_arm(self.probs.detach(), noise)
+        return draw_arm(self.probs.detach() if self.probs.requires_grad else self.probs, noise)
 
     @property
     def log_probs(self) -> Tensor:  # (*B, K), -inf at arms of probability 0

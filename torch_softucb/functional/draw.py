@@ -1,7 +1,14 @@
 """Drawing an arm from probabilities by the inverse distribution function: one uniform number a decision."""
 
+import numpy as np
 import torch
 from torch import Tensor
+
+
+def _draw_one(probs: Tensor, uniform: Tensor) -> Tensor:
+    """For one decision: torch's dispatch would cost more than the arithmetic."""
+    cdf = np.cumsum(probs.numpy(), dtype=np.float64)
+    return torch.from_numpy(np.array(cdf.searchsorted(uniform.item() * cdf[-1], side="right")))
 
 
 def draw_arm(
@@ -14,7 +21,9 @@ def draw_arm(
         >>> draw_arm(torch.tensor([[0.0, 0.5, 0.5, 0.0]] * 3), torch.tensor([0.0, 0.4, 0.99]))
         tensor([1, 1, 2])
     """
+    if probs.dim() == 1 and probs.is_cpu and not (probs.requires_grad or torch.compiler.is_compiling()):
+        return _draw_one(probs, uniform)
     cdf = probs.contiguous().cumsum(-1)
-    threshold = uniform.unsqueeze(-1) * cdf[..., -1:]  # rounding leaves the last entry off 1
+    threshold = (uniform * cdf.select(-1, -1)).unsqueeze(-1)  # rounding leaves the last entry off 1
     # right=True passes over a leading arm of mass 0; uniform < 1 keeps the threshold below the total, so some arm exceeds it
     return torch.searchsorted(cdf, threshold, right=True).squeeze(-1)

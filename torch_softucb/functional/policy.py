@@ -14,11 +14,13 @@ def masked(values: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def softmax_unchecked(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax over the last dim that keeps the memory layout of its input; ``torch.softmax`` would make it contiguous.
+    """Softmax over the last dim that keeps the memory layout of its input; ``torch.softmax`` makes it contiguous.
 
     ``logits`` is a temporary of the caller's: it is written over where autograd does not record.
     """
     logits = masked(logits, mask)
+    if logits.is_contiguous():
+        return torch.softmax(logits, dim=-1)
     top = logits.amax(-1, keepdim=True).detach()
     if torch.is_grad_enabled():
         mass = (logits - top).exp_()

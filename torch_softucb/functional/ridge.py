@@ -64,5 +64,8 @@ def ridge_estimate(
         >>> ridge_estimate(arms, root=torch.eye(2) / 2, b=torch.tensor([4.0, 0.0]))  # V = 4 I
         (tensor([1., 0.]), tensor([0.5000, 1.5000]))
     """
-    theta_hat = root @ (root.mT @ b.unsqueeze(-1))  # (*B, d, 1)
-    return (arms @ theta_hat).squeeze(-1), torch.linalg.vector_norm(arms @ root, dim=-1)
+    if b.dim() == 1:
+        mu_hat = arms @ torch.mv(root, torch.mv(root.mT, b))
+    else:
+        mu_hat = (arms @ (root @ (root.mT @ b.unsqueeze(-1)))).squeeze(-1)
+    return mu_hat, torch.linalg.vector_norm(arms @ root, dim=-1)

@@ -1,12 +1,15 @@
 """What every policy is: statistics in, a decision out. Subclasses say only how estimates become a decision."""
 
+import math
 from abc import ABC, abstractmethod
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
 from torch_softucb.checks import (
+    check_arms,
     check_bandit,
     check_batch_shape,
     check_features,
@@ -15,8 +18,9 @@ from torch_softucb.checks import (
     check_integer,
     check_mask,
     check_number,
-    check_shape,
+    check_observed,
 )
+from torch_softucb.policies import single
 from torch_softucb.policies.statistics import fresh_rows, observe_many, observe_one, pack, unpack
 from torch_softucb.types import Decision, Estimate, NativeRule, RidgeState
 
@@ -32,6 +36,7 @@ class BanditPolicy(nn.Module, ABC):
     The statistics are one float64 buffer whatever the policy's dtype; they go into ``state_dict`` and follow ``.to()``.
     """
 
+    carries_gamma = False  # does update need the decision's coldness?
     normals_per_decision = 0  # standard normal numbers that Decision.pick takes; 0: one uniform number
     _ddp_params_and_buffers_to_ignore = ("statistics",)  # else DDP writes rank 0's statistics over every other rank's
     statistics: Tensor
@@ -97,20 +102,32 @@ class BanditPolicy(nn.Module, ABC):
     ) -> Decision:
         """Decide on these arms; changes nothing."""
         where = type(self).__name__
-        check_float_tensor(where, "arms", arms, dtype=self.dtype, device=self.device)
+        like, statistics = self._like, self.statistics
+        check_float_tensor(where, "arms", arms, dtype=like.dtype, device=like.device)
+        rows = statistics.shape[:-1]
         if bandit is not None:
-            check_bandit(where, bandit, self.batch_shape, device=self.device)
-        rows = self.batch_shape if bandit is None else bandit.shape
-        lead = arms.shape[:-2]
-        expected = f"(K, {self.dim}) or ({', '.join(map(str, rows)) or '*requests'}, K, {self.dim})"
-        ok = arms.dim() >= 2 and arms.shape[-1] == self.dim and arms.shape[-2] >= 1 and (not rows or lead in ((), rows))
-        check_shape(where, "arms", arms.shape, ok, expected)
-        check_mask(where, mask, (*(rows or lead), arms.shape[-2]), device=self.device)
+            check_bandit(where, bandit, rows, device=like.device)
+            rows = bandit.shape
+        check_arms(where, arms.shape, rows, self.dim)
+        if mask is not None:
+            check_mask(where, mask, (*(rows or arms.shape[:-2]), arms.shape[-2]), device=like.device)
+        if not torch.is_grad_enabled() and single.applies(statistics, arms, dims=2):
+            decision = self._decide_one(where, arms, mask)
+            if decision is not None:
+                return decision
         return self.decide(self._estimate(where, arms, bandit), mask=mask, bandit=bandit)
 
+    def _decide_one(self, where: str, arms: Tensor, mask: Tensor | None) -> Decision | None:
+        """A short cut for one bandit and one set of arms, by a policy that has one."""
+        return None
+
     def _estimate(self, where: str, arms: Tensor, bandit: Tensor | None) -> Estimate:
-        # a copy: backward, and a decision that is drawn later, must not see what update writes
-        state = unpack(self.statistics.clone() if bandit is None else self.statistics[bandit], self.dim)
+        statistics = self.statistics
+        if bandit is not None:
+            statistics = statistics[bandit]
+        elif torch.is_grad_enabled() or self.normals_per_decision:
+            statistics = statistics.clone()  # backward, and a decision that is drawn later, must not see what update writes
+        state = unpack(statistics, self.dim)
         wide = arms.to(torch.float64)  # statistics are float64; a float32 product would lose sqrt(cond(V)) * 6e-8
         mu_hat, width = F.ridge_estimate(wide, state.root, state.b)
         check_features(where, arms, mu_hat)
@@ -120,7 +137,7 @@ class BanditPolicy(nn.Module, ABC):
             return (wide @ step).squeeze(-1).to(arms.dtype)
 
         dtype = arms.dtype
-        return Estimate(mu_hat.to(dtype), width.to(dtype), state.seen.to(dtype), state.gamma.to(dtype), perturb)
+        return Estimate(mu_hat.to(dtype), width.to(dtype), state.seen, state.gamma, perturb)
 
     @abstractmethod
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
@@ -130,10 +147,9 @@ class BanditPolicy(nn.Module, ABC):
         """What the native kernel needs to know to decide like this policy; None: it cannot."""
         return None
 
-    def _next_gamma(self, decision: Decision | None, old: RidgeState) -> Tensor:
-        return old.gamma
+    def _next_gamma(self, decision: Decision | None, old: Tensor) -> Tensor:
+        return old
 
-    @torch.no_grad()
     def update(
         self,
         x: Tensor,  # (*B, d), or (*B, n, d) for n observations a bandit; with one bandit, all leading dims are folded in
@@ -144,20 +160,24 @@ class BanditPolicy(nn.Module, ABC):
     ) -> None:
         """Take in observed rewards. Takes effect whole or, on bad input, raises and changes nothing."""
         where = f"{type(self).__name__}.update"
-        check_float_tensor(where, "x", x, dtype=self.dtype, device=self.device)
-        check_float_tensor(where, "reward", reward, dtype=self.dtype, device=self.device)
+        like, statistics = self._like, self.statistics
+        check_float_tensor(where, "x", x, dtype=like.dtype, device=like.device)
+        check_float_tensor(where, "reward", reward, dtype=like.dtype, device=like.device)
+        rows = statistics.shape[:-1]
         if bandit is not None:
-            check_bandit(where, bandit, self.batch_shape, device=self.device)
-        rows = self.batch_shape if bandit is None else bandit.shape
-        lead = x.shape[:-1]
-        expected = f"({', '.join(map(str, rows)) or '*n'}, {self.dim}) or (*B, n, {self.dim})"
-        fits = not rows or lead == rows or lead[:-1] == rows
-        check_shape(where, "x", x.shape, x.dim() >= 1 and x.shape[-1] == self.dim and fits, expected)
-        check_shape(where, "reward", reward.shape, reward.shape == lead, f"{tuple(lead)}, that of x without its last dim")
+            check_bandit(where, bandit, rows, device=like.device)
+            rows = bandit.shape
+        check_observed(where, x.shape, reward.shape, rows, self.dim)
+        if not reward.requires_grad and single.applies(statistics, x, dims=1) and self._observe_next(x, reward, decision):
+            return
         check_finite(where, "x", x)
         check_finite(where, "reward", reward)
-        x, reward = x.to(torch.float64), reward.to(torch.float64)
-        if not rows and lead != ():
+        self._update_rows(x, reward, bandit, decision)
+
+    @torch.no_grad()
+    def _update_rows(self, x: Tensor, reward: Tensor, bandit: Tensor | None, decision: Decision | None) -> None:
+        x, reward = x.double(), reward.double()
+        if not self.batch_shape and reward.dim():
             x, reward = x.reshape(-1, self.dim), reward.reshape(-1)
         if bandit is None:
             self.statistics.copy_(self._observe(self.statistics, x, reward, decision))
@@ -170,9 +190,19 @@ class BanditPolicy(nn.Module, ABC):
             new = self._observe(self.statistics[bandit], x, reward, decision)
         self.statistics.index_copy_(0, unique, new)
 
+    def _observe_next(self, x: Tensor, reward: Tensor, decision: Decision | None) -> bool:
+        """A short cut for one observation of one bandit; False when it is not finite, or a refresh is due."""
+        statistics = self.statistics
+        row, wide, number = statistics.numpy(), x.numpy().astype(np.float64), reward.item()
+        if not math.isfinite(number + wide.sum()) or (row[-2] + 1) % self.refresh_every == 0:
+            return False
+        gamma = self._next_gamma(decision, statistics.select(-1, -1)).item() if self.carries_gamma else row[-1]
+        row[:] = single.observe(row, wide, number, gamma)
+        return True
+
     def _observe(self, rows: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> Tensor:
         old = unpack(rows, self.dim)
-        gamma = self._next_gamma(decision, old)
+        gamma = self._next_gamma(decision, old.gamma)
         if x.dim() > rows.dim() and x.shape[-2] == 1:
             x, reward = x.squeeze(-2), reward.squeeze(-1)
         if x.dim() == rows.dim():
@@ -183,7 +213,7 @@ class BanditPolicy(nn.Module, ABC):
     def _observe_groups(self, unique: Tensor, group: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> Tensor:
         """Rows that occur more than once: sums over each id's observations."""
         old = unpack(self.statistics[unique], self.dim)
-        gamma = self._next_gamma(decision, old)
+        gamma = self._next_gamma(decision, old.gamma)
         x, reward = x.reshape(len(group), -1, self.dim), reward.reshape(len(group), -1)
         dV = torch.zeros_like(old.V).index_add(0, group, x.mT @ x)
         db = torch.zeros_like(old.b).index_add(0, group, (x.mT @ reward.unsqueeze(-1)).squeeze(-1))

@@ -104,7 +104,7 @@ class LinTS(BanditPolicy):
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         mu_hat, width, seen, _, perturb = estimate
-        scale = self._v(seen).unsqueeze(-1)
+        scale = self._v(seen.to(mu_hat.dtype)).unsqueeze(-1)
 
         def draw(z: Tensor) -> Tensor:
             return mu_hat + scale * perturb(z)

@@ -83,6 +83,6 @@ class LinUCB(BanditPolicy):
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         mu_hat, width, seen, _, _ = estimate
-        beta = self._radius(seen)
+        beta = self._radius(seen.to(mu_hat.dtype))
         index = mu_hat + beta.unsqueeze(-1) * width  # Eq. 4
         return Decision(F.greedy_probabilities(index, mask=mask), index, mu_hat, width, mask, beta)

@@ -1,5 +1,7 @@
 """SoftUCB (Algorithm 1): softmax over the UCB index, with a confidence width that can be learned."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -10,13 +12,15 @@ from torch_softucb.checks import (
     check_carried_gamma,
     check_choice,
     check_delta,
+    check_finite,
     check_not_negative,
     check_number,
 )
 from torch_softucb.functional.index import index_unchecked
 from torch_softucb.functional.policy import coldness_unchecked, smooth_coldness_unchecked, softmax_unchecked
+from torch_softucb.policies import single
 from torch_softucb.policies.base import BanditPolicy
-from torch_softucb.types import Decision, Estimate, NativeRule, RidgeState
+from torch_softucb.types import Decision, Estimate, NativeRule
 
 COLDNESS_MODES = ("current", "lagged", "smooth")
 
@@ -38,7 +42,7 @@ class SoftUCBPolicy(BanditPolicy):
         >>> policy = SoftUCBPolicy(dim=2)
         >>> decision = policy(torch.eye(2))
         >>> decision.probs  # nothing seen yet
-        tensor([0.5000, 0.5000], grad_fn=<DivBackward0>)
+        tensor([0.5000, 0.5000], grad_fn=<SoftmaxBackward0>)
         >>> for _ in range(50):
         ...     policy.update(torch.eye(2), torch.tensor([1.0, 0.0]))
         >>> policy(torch.eye(2)).probs[0] > 0.99
@@ -63,6 +67,7 @@ class SoftUCBPolicy(BanditPolicy):
         self.delta = check_delta("SoftUCBPolicy", delta)
         check_choice("SoftUCBPolicy", "coldness", coldness, COLDNESS_MODES)
         self.coldness = coldness
+        self.carries_gamma = coldness == "lagged"
         self.smoothing = check_number("SoftUCBPolicy", "smoothing", smoothing, low=0.0, open_low=True)
         self.differentiate_gamma = differentiate_gamma
         self.raw_beta = nn.Parameter(self._beta_tensor("beta_init", beta_init))
@@ -107,24 +112,54 @@ class SoftUCBPolicy(BanditPolicy):
         mu_hat, width, _, carried, _ = estimate
         beta = self._beta_rows(mu_hat.shape[:-1], bandit)
         index = index_unchecked(mu_hat, width, beta, mask)
-        source = index if self.differentiate_gamma else index.detach()  # D3
+        source = index.detach() if index.requires_grad and not self.differentiate_gamma else index  # D3
         if self.coldness == "smooth":
             fresh = smooth_coldness_unchecked(source, self.delta, self.smoothing, mask)
         else:
             fresh = coldness_unchecked(source, self.delta, mask)
-        gamma = carried.expand(fresh.shape) if self.coldness == "lagged" else fresh  # D6
+        gamma = carried.to(fresh.dtype).expand(fresh.shape) if self.coldness == "lagged" else fresh  # D6
         probs = softmax_unchecked(gamma.unsqueeze(-1) * index, mask)  # Eq. 8
         return Decision(probs, index, mu_hat, width, mask, beta, gamma, fresh)
+
+    def _decide_one(self, where: str, arms: Tensor, mask: Tensor | None) -> Decision | None:
+        if self.raw_beta.dim():
+            return None
+        row, dtype = self.statistics, arms.dtype
+        mu_hat, width = single.estimate(row, arms, self.dim)
+        if not math.isfinite(mu_hat.sum()):
+            check_finite(where, "arms", arms)
+        beta = max(self.raw_beta.item(), 0.0)  # D9
+        choice = single.soft_choice(
+            mu_hat,
+            width,
+            beta,
+            delta=self.delta,
+            coldness=self.coldness,
+            smoothing=self.smoothing,
+            carried=row[-1].item() if self.carries_gamma else 0.0,
+            mask=None if mask is None else mask.numpy(),
+        )
+        gamma = single.tensor(choice.gamma, dtype)
+        return Decision(
+            single.tensor(choice.probs, dtype),
+            single.tensor(choice.score, dtype),
+            single.tensor(mu_hat, dtype),
+            single.tensor(width, dtype),
+            mask,
+            single.tensor(beta, dtype),
+            gamma,
+            single.tensor(choice.fresh, dtype) if self.carries_gamma else gamma,
+        )
 
     def native_rule(self, seen: Tensor) -> NativeRule:
         beta = self.beta.detach()
         return NativeRule(f"soft_{self.coldness}", beta, odds=self.delta / (1 - self.delta), smoothing=self.smoothing)
 
-    def _next_gamma(self, decision: Decision | None, old: RidgeState) -> Tensor:
-        if self.coldness != "lagged":
-            return old.gamma
+    def _next_gamma(self, decision: Decision | None, old: Tensor) -> Tensor:
+        if not self.carries_gamma:
+            return old
         gamma = None if decision is None else decision.next_gamma
-        return check_carried_gamma("SoftUCBPolicy.update", gamma, old.gamma.shape).to(torch.float64)
+        return check_carried_gamma("SoftUCBPolicy.update", gamma, old.shape).to(torch.float64)
 
     def extra_repr(self) -> str:
         shape = tuple(self.raw_beta.shape)

@@ -26,11 +26,9 @@ def fresh_rows(batch_shape: tuple[int, ...], dim: int, ridge_alpha: float, devic
 
 def unpack(rows: Tensor, dim: int) -> RidgeState:  # (*B, row_size)
     """Views of the rows' parts."""
-    square = dim * dim
-    V, root, b, seen, gamma = torch.split(rows, [square, square, dim, 1, 1], dim=-1)
-    return RidgeState(
-        V.view(*V.shape[:-1], dim, dim), root.view(*V.shape[:-1], dim, dim), b, seen.squeeze(-1), gamma.squeeze(-1)
-    )
+    square, shape = dim * dim, (*rows.shape[:-1], dim, dim)
+    V, root, b, _ = torch.split_with_sizes(rows, [square, square, dim, 2], dim=-1)
+    return RidgeState(V.view(shape), root.view(shape), b, rows.select(-1, -2), rows.select(-1, -1))
 
 
 def pack(state: RidgeState) -> Tensor:

@@ -1,0 +1,85 @@
+"""One bandit, one set of arms, no gradient, on the CPU: a request's decision, where torch's dispatch costs more than the
+arithmetic. The same formulas as in functional/, in numpy and float64; tests/policies/test_single.py holds them together.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[np.float64]
+_MOST = 2**14  # features in all: beyond, the arithmetic counts and torch is as fast
+
+
+class SoftChoice(NamedTuple):
+    probs: Array
+    score: Array  # S
+    gamma: float  # behind probs
+    fresh: float  # of this round
+
+
+def applies(row: Tensor, features: Tensor, dims: int) -> bool:
+    """Is this one bandit, and features of so many dims, that numpy may see?"""
+    if row.dim() != 1 or features.dim() != dims or features.numel() > _MOST or not row.is_cpu or features.requires_grad:
+        return False
+    return not (torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(features))
+
+
+def tensor(values: Array | float, dtype: torch.dtype) -> Tensor:
+    return torch.from_numpy(np.array(values, dtype=np.float32 if dtype == torch.float32 else np.float64))
+
+
+def estimate(row: Tensor, arms: Tensor, dim: int) -> tuple[Array, Array]:
+    """functional.ridge_estimate."""
+    numbers, square = row.numpy(), dim * dim
+    root, b = numbers[square : 2 * square].reshape(dim, dim), numbers[2 * square : -2]
+    w = arms.numpy().astype(np.float64) @ root
+    return w @ (b @ root), np.sqrt(np.einsum("kd,kd->k", w, w))
+
+
+def soft_choice(
+    mu_hat: Array,
+    width: Array,
+    beta: float,
+    *,
+    delta: float,
+    coldness: str,
+    smoothing: float,
+    carried: float,
+    mask: NDArray[np.bool_] | None,
+) -> SoftChoice:
+    """functional.soft_ucb_index, coldness or smooth_coldness, and arm_probabilities: Eqs. 6-9."""
+    radius = beta * width
+    lower = mu_hat - radius
+    index = mu_hat + radius - (lower if mask is None else lower[mask]).max()
+    allowed = index if mask is None else index[mask]
+    top = float(allowed.max())
+    odds = delta / (1 - delta)
+    fresh = 0.0
+    if coldness == "smooth" and top > 0:
+        fresh = math.log1p(float(np.exp(np.maximum(allowed, 0) / (-smoothing * top)).sum()) * odds) / top
+    elif coldness != "smooth" and top > 0:
+        num_low = int(np.count_nonzero(allowed < 0))
+        fresh = math.log(num_low * odds) / top if num_low else 0.0
+    gamma = carried if coldness == "lagged" else fresh
+    probs = np.exp(gamma * (index - top))
+    if mask is not None:
+        probs = np.where(mask, probs, 0.0)
+    return SoftChoice(probs / probs.sum(), index, gamma, fresh)
+
+
+def observe(row: Array, x: Array, reward: float, gamma: float) -> Array:
+    """statistics.observe_one, between two refreshes: the row after one more observation."""
+    new, dim, square = row.copy(), len(x), len(x) ** 2
+    V, root, b = new[:square].reshape(dim, dim), new[square : 2 * square].reshape(dim, dim), new[2 * square : -2]
+    V += x[:, None] * x
+    w = x @ root
+    s = 1.0 + float(w @ w)
+    root -= (root @ w)[:, None] * (w / (s + math.sqrt(s)))  # functional.ridge_root_update
+    b += x * reward
+    new[-2] += 1.0
+    new[-1] = gamma
+    return new
