@@ -15,7 +15,8 @@ class NumericalError(ArithmeticError):
     """Numbers that cannot be right (a cache off the truth, NaN in an estimate): never repaired in silence."""
 
 
-def _readable(tensor: Tensor) -> bool:
+def values_readable(tensor: Tensor) -> bool:
+    """Not while torch traces the code, or maps it over a tensor."""
     if torch.compiler.is_compiling():
         return False
     return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
@@ -94,7 +95,7 @@ def check_batch(where: str, name: str, tensor: Tensor, batch: torch.Size) -> Non
 
 
 def check_finite(where: str, name: str, tensor: Tensor) -> None:
-    if not _readable(tensor) or math.isfinite(tensor.detach().sum().item()):  # NaN and inf reach the sum: two operations
+    if not values_readable(tensor) or math.isfinite(tensor.detach().sum().item()):  # NaN and inf reach the sum
         return
     bad = ~tensor.isfinite()
     if bool(bad.any()):  # else it was only the sum that overflowed
@@ -116,7 +117,7 @@ def check_mask(where: str, mask: object, shape: Sequence[int], *, device: torch.
     check_shape(where, "mask", mask.shape, tuple(mask.shape) in (tuple(shape), tuple(shape[-1:])), expected)
     if device is not None and mask.device != device:
         raise ValueError(f"{where}: mask must be on {device}, got {mask.device}; use mask.to({str(device)!r})")
-    if _readable(mask) and not bool(mask.any(-1).all()):
+    if values_readable(mask) and not bool(mask.any(-1).all()):
         rows = (~mask.any(-1)).nonzero()
         raise ValueError(
             f"{where}: mask must allow at least one arm in every row, got {len(rows)} rows with none, "
@@ -137,7 +138,7 @@ def check_bandit(where: str, bandit: object, batch_shape: Sequence[int], *, devi
     check_shape(where, "bandit", bandit.shape, bandit.dim() == 1, "(N,)")
     if bandit.device != device:
         raise ValueError(f"{where}: bandit must be on {device}, got {bandit.device}; use bandit.to({str(device)!r})")
-    if _readable(bandit) and bandit.numel():
+    if values_readable(bandit) and bandit.numel():
         low, high = (int(v) for v in bandit.aminmax())
         if low < 0 or high >= batch_shape[0]:
             unknown = low if low < 0 else high
@@ -150,7 +151,7 @@ def check_arm_ids(where: str, arm: object, batch: torch.Size, num_arms: int) -> 
         got = f"dtype {arm.dtype}" if isinstance(arm, Tensor) else type(arm).__name__
         raise TypeError(f"{where}: arm must be an int64 tensor of arm numbers, got {got}")
     check_shape(where, "arm", arm.shape, arm.shape == batch, str(tuple(batch)))
-    if _readable(arm) and arm.numel():
+    if values_readable(arm) and arm.numel():
         low, high = (int(v) for v in arm.aminmax())
         if low < 0 or high >= num_arms:
             raise ValueError(f"{where}: arm must be in [0, {num_arms}), got {low if low < 0 else high}")
@@ -248,7 +249,7 @@ def check_checkpoint_dim(where: str, mine: int, saved: int) -> None:
 
 def check_features(where: str, arms: Tensor, mu_hat: Tensor) -> None:
     """NaN or inf in a feature always reaches mu_hat (0 * inf is NaN), which is smaller: look there first."""
-    if _readable(mu_hat) and not math.isfinite(mu_hat.detach().sum().item()):
+    if values_readable(mu_hat) and not math.isfinite(mu_hat.detach().sum().item()):
         check_finite(where, "arms", arms)
 
 

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -68,3 +70,34 @@ def test_a_zero_feature_vector_has_width_0_and_gradient_0():
 def test_a_matrix_that_is_not_positive_definite_is_refused():
     with pytest.raises(NumericalError, match="V is not positive definite in 1 of 2 bandits"):
         F.ridge_root(torch.stack((torch.eye(2), -torch.eye(2))))
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (2048, 3), (5, 700, 3), (2, 3, 1000, 3)])
+def test_blocks_are_the_same_estimate(shape, seeded):
+    g = seeded(0)
+    x = torch.randn(9, 3, dtype=torch.double, generator=g)
+    V, b = 0.5 * torch.eye(3).double() + x.mT @ x, torch.randn(3, dtype=torch.double, generator=g)
+    arms = torch.randn(shape, dtype=torch.double, generator=g)
+    root = F.ridge_root(V)
+    for got, want in zip(F.ridge_estimate_blocks(arms, root, b), F.ridge_estimate(arms, root, b), strict=True):
+        torch.testing.assert_close(got, want, atol=1e-12, rtol=0)
+    short = F.ridge_estimate_blocks(arms.float(), root, b)  # float32 arms, float64 arithmetic
+    assert short[0].dtype == torch.float32
+    torch.testing.assert_close(short[1].double(), torch.linalg.vector_norm(arms @ root, dim=-1), atol=0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("spread", [1.0, 30.0, 1e3])
+def test_where_short_is_enough_widths_are_within_1e_4(spread, seeded):
+    """Also in the direction that was pulled most, where cancellation is worst; beyond the limit it says so."""
+    g = seeded(1)
+    axes = torch.linalg.qr(torch.randn(16, 16, dtype=torch.double, generator=g))[0]
+    eigenvalues = torch.logspace(0, 2 * math.log10(spread), 16, dtype=torch.double)
+    V = axes @ eigenvalues.diag() @ axes.mT
+    root, b = F.ridge_root(V), torch.zeros(16, dtype=torch.double)
+    enough = F.short_is_enough(V, root, torch.float32)
+    assert enough == (spread < 1e3)
+    arms = torch.cat([axes.mT, torch.randn(500, 16, dtype=torch.double, generator=g)]).float()
+    exact = torch.linalg.vector_norm(arms.double() @ root, dim=-1)
+    got = F.ridge_estimate_blocks(arms, root.float(), b.float())[1].double()
+    if enough:
+        assert ((got - exact).abs() / exact).max() < 1e-4

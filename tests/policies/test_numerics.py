@@ -1,11 +1,14 @@
 """Statistics stay right over a million float32 observations, and a cache that is off is found."""
 
+import math
+
 import mpmath
 import numpy as np
 import pytest
 import torch
 
 from torch_softucb import NumericalError, SoftUCBPolicy
+from torch_softucb import functional as F
 from torch_softucb.policies.statistics import unpack
 
 DIM = 16
@@ -107,3 +110,20 @@ def test_the_schedule_does_not_change_the_answer(refresh_every):
     arms = torch.randn(9, 5, generator=g).double()
     inverse = torch.linalg.inv(torch.eye(5).double() + x.T @ x)
     torch.testing.assert_close(policy(arms).width.detach().square(), (arms @ inverse * arms).sum(-1), atol=1e-12, rtol=1e-10)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_many_requests_in_float32_are_as_exact_as_few(scale, seeded):
+    """Well-conditioned statistics are multiplied in float32, others in float64: widths within 1e-4 either way."""
+    g = seeded(3)
+    x = torch.randn(4000, 16, generator=g) * torch.logspace(0, math.log10(scale), 16)
+    policy, exact = SoftUCBPolicy(16), SoftUCBPolicy(16, dtype=torch.double)
+    policy.update(x, x[:, 0])
+    exact.update(x.double(), x[:, 0].double())
+    assert F.short_is_enough(policy.state.V, policy.state.root, torch.float32) == (scale == 1.0)
+    arms = torch.cat([x[:1000], torch.randn(1000, 16, generator=g)]).view(4, 500, 16)
+    for context in (torch.no_grad(), torch.enable_grad()):
+        with context:
+            got, want = policy(arms), exact(arms.double())
+        assert ((got.width - want.width).abs() / want.width).max() < 1e-4
+        torch.testing.assert_close(got.mu_hat.double(), want.mu_hat, atol=1e-5 * scale, rtol=1e-5)

@@ -15,7 +15,14 @@ from torch_softucb.functional.objective import (
 )
 from torch_softucb.functional.policy import arm_probabilities, coldness, greedy_probabilities, smooth_coldness
 from torch_softucb.functional.regret import expected_regret
-from torch_softucb.functional.ridge import ridge_drift, ridge_estimate, ridge_root, ridge_root_update
+from torch_softucb.functional.ridge import (
+    ridge_drift,
+    ridge_estimate,
+    ridge_estimate_blocks,
+    ridge_root,
+    ridge_root_update,
+    short_is_enough,
+)
 
 __all__ = [
     "Objective",
@@ -38,8 +45,10 @@ __all__ = [
     "reward_and_gradient",
     "ridge_drift",
     "ridge_estimate",
+    "ridge_estimate_blocks",
     "ridge_root",
     "ridge_root_update",
+    "short_is_enough",
     "smooth_coldness",
     "soft_ucb_index",
     "sum_width",

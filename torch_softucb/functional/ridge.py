@@ -5,6 +5,8 @@ The cache is a matrix ``root`` with root root^T = V^-1, not V^-1 itself: ||x||_{
 loses half the digits that an inverse loses when V is ill-conditioned, and draws N(0, V^-1) for Thompson sampling.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -69,3 +71,44 @@ def ridge_estimate(
     else:
         mu_hat = (arms @ (root @ (root.mT @ b.unsqueeze(-1)))).squeeze(-1)
     return mu_hat, torch.linalg.vector_norm(arms @ root, dim=-1)
+
+
+_BLOCK = 2048  # arms whose products stay in the cache until their norm is taken
+
+
+def ridge_estimate_blocks(
+    arms: Tensor,  # (*N, K, d)
+    root: Tensor,  # (d, d)
+    b: Tensor,  # (d,)
+) -> tuple[Tensor, Tensor]:
+    """:func:`ridge_estimate` for one bandit and many arms, in root's dtype: products are made block by block, not kept.
+
+    Without a graph. Takes hardly longer than the product ``arms @ root`` alone.
+    """
+    flat = arms.reshape(-1, arms.shape[-1])
+    theta_hat = torch.mv(root, torch.mv(root.mT, b))
+    mu_hat, width = flat.new_empty(len(flat)), flat.new_empty(len(flat))
+    for start in range(0, len(flat), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        x = flat[block].to(root.dtype)
+        mu_hat[block] = torch.mv(x, theta_hat)
+        width[block] = torch.linalg.vector_norm(x @ root, dim=-1)
+    return mu_hat.view(arms.shape[:-1]), width.view(arms.shape[:-1])
+
+
+def short_is_enough(V: Tensor, root: Tensor, dtype: torch.dtype) -> bool:  # (d, d), (d, d)
+    """Do products in ``dtype`` leave every width within about 1e-4 of its value?
+
+    A product x . root is off by up to eps |x| |root|, and the width is at least |x| / sqrt(largest eigenvalue of V):
+    relative error up to eps sqrt(trace(V) trace(V^-1)).
+
+    Example:
+        >>> V = torch.eye(2, dtype=torch.float64)
+        >>> short_is_enough(V, ridge_root(V), torch.float32)
+        True
+        >>> V[0, 0] = 1e8
+        >>> short_is_enough(V, ridge_root(V), torch.float32)
+        False
+    """
+    condition = V.trace().item() * root.square().sum().item()
+    return torch.finfo(dtype).eps * math.sqrt(condition) <= 1e-4

@@ -19,6 +19,7 @@ from torch_softucb.checks import (
     check_mask,
     check_number,
     check_observed,
+    values_readable,
 )
 from torch_softucb.policies import single
 from torch_softucb.policies.statistics import fresh_rows, observe_many, observe_one, pack, unpack
@@ -128,16 +129,21 @@ class BanditPolicy(nn.Module, ABC):
         elif torch.is_grad_enabled() or self.normals_per_decision:
             statistics = statistics.clone()  # backward, and a decision that is drawn later, must not see what update writes
         state = unpack(statistics, self.dim)
-        wide = arms.to(torch.float64)  # statistics are float64; a float32 product would lose sqrt(cond(V)) * 6e-8
-        mu_hat, width = F.ridge_estimate(wide, state.root, state.b)
+        many = arms.numel() > single.MOST and state.b.dim() == 1 and values_readable(arms)
+        # statistics are float64; a float32 product loses sqrt(cond(V)) * 6e-8
+        dtype = arms.dtype if many and F.short_is_enough(state.V, state.root, arms.dtype) else torch.float64
+        root, b = state.root.to(dtype), state.b.to(dtype)
+        if many and not torch.is_grad_enabled():
+            mu_hat, width = F.ridge_estimate_blocks(arms, root, b)
+        else:
+            mu_hat, width = F.ridge_estimate(arms.to(dtype), root, b)
         check_features(where, arms, mu_hat)
 
         def perturb(z: Tensor) -> Tensor:
-            step = state.root @ z.to(torch.float64).unsqueeze(-1)
-            return (wide @ step).squeeze(-1).to(arms.dtype)
+            step = root @ z.to(dtype).unsqueeze(-1)
+            return (arms.to(dtype) @ step).squeeze(-1).to(arms.dtype)
 
-        dtype = arms.dtype
-        return Estimate(mu_hat.to(dtype), width.to(dtype), state.seen, state.gamma, perturb)
+        return Estimate(mu_hat.to(arms.dtype), width.to(arms.dtype), state.seen, state.gamma, perturb)
 
     @abstractmethod
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:

@@ -10,8 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_softucb.checks import values_readable
+
 Array = NDArray[np.float64]
-_MOST = 2**14  # features in all: beyond, the arithmetic counts and torch is as fast
+MOST = 2**14  # features in all: beyond, the arithmetic counts and torch is as fast
 
 
 class SoftChoice(NamedTuple):
@@ -23,9 +25,9 @@ class SoftChoice(NamedTuple):
 
 def applies(row: Tensor, features: Tensor, dims: int) -> bool:
     """Is this one bandit, and features of so many dims, that numpy may see?"""
-    if row.dim() != 1 or features.dim() != dims or features.numel() > _MOST or not row.is_cpu or features.requires_grad:
+    if row.dim() != 1 or features.dim() != dims or features.numel() > MOST or not row.is_cpu or features.requires_grad:
         return False
-    return not (torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(features))
+    return values_readable(features)
 
 
 def tensor(values: Array | float, dtype: torch.dtype) -> Tensor:
