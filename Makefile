@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PEERS := .venv-peers
 
 .PHONY: demo test fast lint check bench clean
 
@@ -27,8 +28,13 @@ lint: $(READY)  ## ruff and mypy --strict
 
 check: lint test  ## lint, types, doctests, tests
 
-bench: $(READY)  ## how fast a rollout is, as ratios measured side by side
-	$(BIN)/python benchmarks/rollout.py $(ARGS)
+$(PEERS)/.ready: benchmarks/peers.txt
+	$(PYTHON) -m venv $(PEERS)
+	-$(PEERS)/bin/pip install --quiet --disable-pip-version-check --requirement benchmarks/peers.txt
+	touch $@
+
+bench: $(READY) $(PEERS)/.ready  ## how fast it is, as ratios measured side by side
+	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,91 +1,78 @@
-"""How long a trajectory-round takes, one thread, beside what the same work costs in C on this machine.
+"""A trajectory-round beside C, JAX, numpy and other libraries' LinUCB round: K = 50, d = 10, float32, one thread."""
 
-    python benchmarks/rollout.py --limit path/to/rollout_limit.c
-
-K = 50, d = 10, float32. Every figure is the median of the repeats; the C program runs between them, so that the ratio
-compares like with like on a noisy machine. Without a C program or a compiler the ratio is left out.
-"""
-
-import argparse
-import json
-import re
-import shutil
 import statistics
-import subprocess
-import tempfile
 import time
-from pathlib import Path
+from typing import Any
 
 import torch
 
+from benchmarks.measure import Limit, Peers, in_turns, ratio, table
 from torch_softucb import BanditProblem, EpsilonGreedy, LinTS, LinUCB, SoftUCBPolicy, rollout, synthetic_problem
 
 ROUNDS = 128
+MODES: dict[str, bool | str] = {"eager": False, "torch.compile": True, "native": "native"}
 
 
-def limit_program(source: Path, folder: Path) -> Path | None:
-    if not source.exists() or shutil.which("gcc") is None:
-        return None
-    program = folder / "limit"
-    subprocess.run(["gcc", "-O3", "-march=native", "-ffast-math", "-o", program, source, "-lm"], check=True)
-    return program
-
-
-def limit_ns(program: Path | None) -> float | None:
-    if program is None:
-        return None
-    out = subprocess.run([program], capture_output=True, text=True, check=True).stdout
-    return float(re.match(r"(\d+) ns", out).group(1))
-
-
-def rollout_ns(policy, problem, gradient: bool) -> float:
+def rollout_ns(policy: Any, problem: BanditProblem, *, gradient: bool, compile: bool | str, rounds: int = ROUNDS) -> float:
     start = time.perf_counter()
-    rollout(policy, problem, horizon=ROUNDS, generator=torch.Generator().manual_seed(1), gradient=gradient)
-    return (time.perf_counter() - start) / ROUNDS / problem.means.shape[0] * 1e9
+    generator = torch.Generator().manual_seed(1)
+    rollout(policy, problem, horizon=rounds, generator=generator, gradient=gradient, compile=compile)
+    return (time.perf_counter() - start) / rounds / problem.batch_shape.numel() * 1e9
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--limit", type=Path, default=Path("../shared/limits/rollout_limit.c"), help="C program to compare with"
+def problems(batch: int) -> dict[str, BanditProblem]:
+    own = synthetic_problem(num_problems=batch, generator=torch.Generator().manual_seed(0))
+    return {"shared": BanditProblem(own.arms[0], own.means[:1].expand(batch, -1).contiguous()), "own": own}
+
+
+def run(limit: Limit, peers: Peers, batches: list[int], repeats: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for batch in batches:
+        jobs: dict[str, Any] = {"C": limit, "JAX": lambda batch=batch: peers("jax" if batch < 4096 else "jax 4096")}
+        for kind, problem in problems(batch).items():
+            for mode, compile in MODES.items():
+                policy = SoftUCBPolicy(10, beta_init=0.75)
+                jobs[f"SoftUCB, {kind} arms, {mode}"] = lambda p=policy, q=problem, c=compile: rollout_ns(
+                    p, q, gradient=True, compile=c
+                )
+        rows += _rows(in_turns(jobs, repeats, f"SoftUCB with gradient, B = {batch}"), batch, ("C", "JAX"))
+    names = ("numpy", "mabwiser", "contextualbandits", "river")
+    jobs = {name: lambda name=name: peers(name) for name in names} | {"C": limit}
+    problem = problems(1024)["shared"]
+    for name, policy in {
+        "LinUCB": LinUCB(10),
+        "LinTS": LinTS(10, scale=0.3),
+        "epsilon-greedy": EpsilonGreedy(10),
+        "SoftUCB": SoftUCBPolicy(10, beta_init=0.75),
+    }.items():
+        for mode in ("eager", "native"):
+            jobs[f"{name}, {mode}"] = lambda p=policy, c=MODES[mode]: rollout_ns(p, problem, gradient=False, compile=c)
+    seen = in_turns(jobs, repeats, "other policies and libraries, B = 1024")
+    rows += _rows(seen, 1024, ("C",))
+    for row in rows:
+        if row["what"] in ("LinUCB, eager", "LinUCB, native"):
+            row["faster_than"] = {name: ratio(seen, name, row["what"]) for name in names}
+    table(
+        "A trajectory-round (K = 50, d = 10, float32, one thread)",
+        ["what", "B", "ns", "times C", "times JAX"],
+        [[row["what"], row["batch"], row["ns"], row["times"].get("C"), row["times"].get("JAX")] for row in rows],
     )
-    parser.add_argument("--repeats", type=int, default=7, help="of every figure (default 7)")
-    parser.add_argument("--batch", type=int, nargs="+", default=[1024, 4096], help="trajectories (default 1024 4096)")
-    parser.add_argument("--out", type=Path, default=Path("results/bench.json"), help="JSON file")
-    args = parser.parse_args(argv)
-    torch.set_num_threads(1)
-    cases = {
-        "SoftUCB with gradient": (SoftUCBPolicy(10, beta_init=0.75), True),
-        "SoftUCB": (SoftUCBPolicy(10, beta_init=0.75), False),
-        "SoftUCB smooth": (SoftUCBPolicy(10, beta_init=0.75, coldness="smooth"), False),
-        "LinUCB": (LinUCB(10), False),
-        "LinTS": (LinTS(10, scale=0.3), False),
-        "epsilon-greedy": (EpsilonGreedy(10), False),
-    }
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        program = limit_program(args.limit, Path(folder))
-        print(f"{'policy':<24}{'B':>6}  {'arms':<7}{'ns per trajectory-round':>24}{'times C':>9}")
-        for batch in args.batch:
-            own = synthetic_problem(num_problems=batch, generator=torch.Generator().manual_seed(0))
-            shared = BanditProblem(own.arms[0], own.means[0].expand(batch, -1).contiguous())
-            for name, (policy, gradient) in cases.items():
-                for kind, problem in (("own", own), ("shared", shared)):
-                    rollout_ns(policy, problem, gradient)
-                    pairs = [(rollout_ns(policy, problem, gradient), limit_ns(program)) for _ in range(args.repeats)]
-                    ns = statistics.median(p for p, _ in pairs)
-                    ratio = None if program is None else statistics.median(p / c for p, c in pairs)
-                    rows.append({"policy": name, "batch": batch, "arms": kind, "ns": ns, "times_c": ratio})
-                    print(
-                        f"{name:<24}{batch:>6}  {kind:<7}{ns:>24.0f}{'' if ratio is None else f'{ratio:.2f}':>9}",
-                        flush=True,
-                    )
-    if program is None:
-        print(f"No ratio: {args.limit} or gcc is not there.")
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps({"torch": torch.__version__, "rows": rows}, indent=1))
-    print(f"JSON: {args.out}")
+    faster = [row for row in rows if "faster_than" in row]
+    table(
+        "How many times faster than one LinUCB round of",
+        ["ours", *names],
+        [[row["what"], *(row["faster_than"][name] for name in names)] for row in faster],
+    )
+    return rows
 
 
-if __name__ == "__main__":
-    main()
+def _rows(seen: dict[str, list[float]], batch: int, others: tuple[str, ...]) -> list[dict[str, Any]]:
+    return [
+        {
+            "what": name,
+            "batch": batch,
+            "ns": statistics.median(values),
+            "times": {other: ratio(seen, name, other) for other in others},
+        }
+        for name, values in seen.items()
+    ]

@@ -165,6 +165,13 @@ def test_without_a_compiler_it_warns_once_and_plays_eagerly(compile, seeded, mon
     assert got.regret.equal(rollout(policy, problem, horizon=9, generator=seeded(1)).regret)
 
 
+def test_few_trajectories_of_many_arms_are_played_eagerly(seeded):
+    policy = LinUCB(64)
+    problem = synthetic_problem(num_problems=17, num_arms=300, dim=64, generator=seeded(0))
+    assert Simulation(policy, problem, compile="native")._native is not None
+    assert Simulation(policy, problem[:2], compile="native")._native is None
+
+
 def test_import_builds_nothing():
     script = "import sys, torch_softucb; print('torch.utils.cpp_extension' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -24,6 +24,8 @@ from torch_softucb.types import GradientTerms
 _SOURCE = Path(__file__).with_name("rounds.cpp")
 _FLAGS = ["-O3", "-march=native", "-ffast-math", "-fopenmp"]
 _KINDS = ("soft_current", "soft_lagged", "soft_smooth", "greedy", "thompson")  # the order of rounds.cpp
+_LANES = 16  # of rounds.cpp
+_LARGE = 2**14
 _log = logging.getLogger(__name__)
 
 
@@ -108,4 +110,7 @@ def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> tuple[Tensor, Gr
 def native_rounds(simulation: Playing) -> Fast | None:
     rule = simulation.policy.native_rule(simulation.seen(0).unsqueeze(0))
     check_native("rollout", simulation.policy, rule, simulation.gradient, simulation.means.device)
+    k, batch = simulation.means.shape[0], simulation.best.numel()
+    if batch < _LANES and k * simulation.policy.dim > _LARGE:  # spare lanes would cost more than the calls that are saved
+        return None
     return None if _kernel() is None else _play

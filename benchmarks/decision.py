@@ -1,0 +1,114 @@
+"""A decision inside a request: one bandit, many requests at once, a million arms."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import torch
+
+from benchmarks.measure import Peers, in_turns, ratio, table
+from torch_softucb import SoftUCBPolicy
+
+
+def _us(job: Callable[[], object], count: int = 1) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        job()
+    return (time.perf_counter() - start) / count * 1e6
+
+
+def one_bandit() -> Callable[[], float]:
+    g = torch.Generator().manual_seed(0)
+    policy, arms = SoftUCBPolicy(10, beta_init=0.75), torch.randn(50, 10, generator=g)
+    arms = torch.nn.functional.normalize(arms, dim=-1)
+    reward = torch.tensor(0.3)
+
+    @torch.no_grad()
+    def turn() -> None:
+        arm = policy(arms).sample(g)
+        policy.update(arms[arm], reward)
+
+    return lambda: _us(turn, 500)
+
+
+def requests(n: int, k: int, d: int) -> dict[str, Callable[[], float]]:
+    g = torch.Generator().manual_seed(0)
+    arms = torch.nn.functional.normalize(torch.randn(n, k, d, generator=g), dim=-1)
+    policy = SoftUCBPolicy(d, beta_init=0.5)
+    policy.update(arms[0], torch.randn(k, generator=g))
+    matrix, flat = torch.randn(d, d, generator=g), arms.view(-1, d)
+    space = torch.empty(n * k, d)
+    product, product_out = "bare product", "bare product into memory that is there"
+    return {
+        product: lambda: _us(lambda: flat @ matrix),
+        product_out: lambda: _us(lambda: torch.mm(flat, matrix, out=space)),
+        "policy(arms)": torch.no_grad()(lambda: _us(lambda: policy(arms))),
+    }
+
+
+MILLION = """
+import json, resource, statistics, time, torch
+from torch_softucb import BanditProblem, SoftUCBPolicy
+from torch_softucb.simulation import Simulation
+torch.set_num_threads(1)
+K, d = {arms}, 64
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+before = peak()
+arms, g = torch.empty(K, d), torch.Generator().manual_seed(0)
+for block in arms.split(10_000):
+    block.copy_(torch.nn.functional.normalize(torch.randn(block.shape, generator=g), dim=-1))
+u = torch.randn(d, generator=g)
+problem = BanditProblem(arms, arms @ (u / u.norm()))
+simulation = Simulation(SoftUCBPolicy(d, beta_init=0.5), problem, generator=g, gradient=True)
+one, whole = [], []
+for play in simulation.play(3):
+    pass
+for _ in range({repeats}):
+    start = time.perf_counter(); arms @ u; one.append(time.perf_counter() - start)
+    start = time.perf_counter()
+    for play in simulation.play(1):
+        pass
+    whole.append(time.perf_counter() - start)
+print(json.dumps(dict(pass_ms=statistics.median(one) * 1e3, round_ms=statistics.median(whole) * 1e3,
+    ratio=statistics.median(a / b for a, b in zip(whole, one)),
+    memory_mb=(peak() - before) / 2**20, allowed_mb=(1.5 * K * d * 4 + 5 * K * 4) / 2**20)))
+"""
+
+
+def run(peers: Peers, repeats: int, *, quick: bool) -> dict[str, Any]:
+    turn = one_bandit()
+    numpy_us = "numpy LinUCB by hand"
+    jobs = {"SoftUCB, one decision and one update": turn, numpy_us: lambda: _as_us(peers("numpy"))}
+    seen = in_turns(jobs, repeats, "one bandit")
+    rows = [[name, median(values), ratio(seen, name, numpy_us)] for name, values in seen.items()]
+    table("One bandit (K = 50, d = 10)", ["what", "us", "times numpy"], rows)
+    n, k, d = (64, 50, 16) if quick else (1024, 500, 64)
+    many = in_turns(requests(n, k, d), repeats, "many requests")
+    bare = list(many)[:2]
+    table(
+        f"Contextual requests (N = {n}, K = {k}, d = {d})",
+        ["what", "ms", f"times {bare[0]}", f"times {bare[1]}"],
+        [[name, median(values) / 1e3, *(ratio(many, name, b) for b in bare)] for name, values in many.items()],
+    )
+    script = MILLION.format(arms=10_000 if quick else 1_000_000, repeats=repeats)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    million = json.loads(done.stdout)
+    table(
+        "One bandit, a million fixed arms (d = 64): a round of a rollout",
+        ["ms", "one pass arms @ u, ms", "times a pass", "memory, MB", "allowed, MB"],
+        [[million[key] for key in ("round_ms", "pass_ms", "ratio", "memory_mb", "allowed_mb")]],
+    )
+    return {
+        "one_bandit_us": {name: median(values) for name, values in seen.items()},
+        "requests_ms": {name: median(values) / 1e3 for name, values in many.items()},
+        "requests_ratio": {b: ratio(many, "policy(arms)", b) for b in bare},
+        "million": million,
+    }
+
+
+def _as_us(ns: float | None) -> float | None:
+    return None if ns is None else ns / 1e3
