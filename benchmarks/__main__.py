@@ -47,6 +47,7 @@ def main(argv: list[str] | None = None) -> None:
             print(f"No ratio to JAX, numpy and other libraries: {args.peers} is not there (make bench makes it).")
         if "rollout" in args.only:
             result["rollout"] = rollout.run(limit, peers, args.batch, args.repeats)
+            rollout.plot(result["rollout"], args.out / "rounds.png")
     if "decision" in args.only:
         result["decision"] = decision.run(peers, args.repeats, quick=args.quick)
     peers.close()
@@ -56,6 +57,10 @@ def main(argv: list[str] | None = None) -> None:
         result["threads"] = scaling.threads(args.repeats, quick=args.quick)
     if "processes" in args.only and not args.quick:
         result["processes"] = scaling.processes(max(1, args.repeats // 2))
+    more = {f"2 threads, {mode}": value for mode, value in result.get("threads", {}).items()}
+    more |= {"2 processes (DDP)": result["processes"]["ratio"]} if "processes" in result else {}
+    if more:
+        scaling.plot_workers(more, args.out / "workers.png")
     path = args.out / "bench.json"
     path.write_text(json.dumps(result, indent=1))
     print(f"\nJSON: {path}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.measure import Peers, in_turns, ratio, table
+from benchmarks.measure import PEAK, Peers, in_turns, ratio, table
 from torch_softucb import SoftUCBPolicy
 
 
@@ -51,12 +51,11 @@ def requests(n: int, k: int, d: int) -> dict[str, Callable[[], float]]:
 
 
 MILLION = """
-import json, resource, statistics, time, torch
+import json, statistics, time, torch
 from torch_softucb import BanditProblem, SoftUCBPolicy
 from torch_softucb.simulation import Simulation
 torch.set_num_threads(1)
 K, d = {arms}, 64
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 before = peak()
 arms, g = torch.empty(K, d), torch.Generator().manual_seed(0)
 for block in arms.split(10_000):
@@ -94,7 +93,7 @@ def run(peers: Peers, repeats: int, *, quick: bool) -> dict[str, Any]:
         ["what", "ms", f"times {bare[0]}", f"times {bare[1]}"],
         [[name, median(values) / 1e3, *(ratio(many, name, b) for b in bare)] for name, values in many.items()],
     )
-    script = MILLION.format(arms=10_000 if quick else 1_000_000, repeats=repeats)
+    script = PEAK + MILLION.format(arms=10_000 if quick else 1_000_000, repeats=repeats)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     million = json.loads(done.stdout)
     table(

@@ -30,6 +30,14 @@ class Limit:
         return float(re.match(r"(\d+) ns", out).group(1))  # type: ignore[union-attr]
 
 
+# For a process of its own: bytes that it has held at most. (getrusage would answer for its parent too.)
+PEAK = """
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+"""
+
+
 class Peers:
     """Other libraries, in an environment of their own: a process that measures what it is told to."""
 
@@ -43,7 +51,8 @@ class Peers:
         """ns a round."""
         if self.process is None:
             return None
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.write(name + "\n")
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())

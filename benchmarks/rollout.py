@@ -1,7 +1,12 @@
 """A trajectory-round beside C, JAX, numpy and other libraries' LinUCB round: K = 50, d = 10, float32, one thread."""
 
+import os
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,7 +30,25 @@ def problems(batch: int) -> dict[str, BanditProblem]:
     return {"shared": BanditProblem(own.arms[0], own.means[:1].expand(batch, -1).contiguous()), "own": own}
 
 
-def run(limit: Limit, peers: Peers, batches: list[int], repeats: int) -> list[dict[str, Any]]:
+FIRST = """
+import sys, time, torch
+from torch_softucb import SoftUCBPolicy, rollout, synthetic_problem
+problem, policy = synthetic_problem(num_problems=1024), SoftUCBPolicy(10)
+start = time.perf_counter()
+rollout(policy, problem, horizon=2, gradient=True, compile={compile!r})
+print(time.perf_counter() - start)
+"""
+
+
+def first_call_s(compile: bool | str) -> float:
+    """In a new process with empty caches: what compiling costs once."""
+    with tempfile.TemporaryDirectory() as folder:
+        env = os.environ | {"TORCHINDUCTOR_CACHE_DIR": folder, "TORCH_EXTENSIONS_DIR": folder}
+        command = [sys.executable, "-c", FIRST.format(compile=compile)]
+        return float(subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout)
+
+
+def run(limit: Limit, peers: Peers, batches: list[int], repeats: int) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for batch in batches:
         jobs: dict[str, Any] = {"C": limit, "JAX": lambda batch=batch: peers("jax" if batch < 4096 else "jax 4096")}
@@ -63,7 +86,9 @@ def run(limit: Limit, peers: Peers, batches: list[int], repeats: int) -> list[di
         ["ours", *names],
         [[row["what"], *(row["faster_than"][name] for name in names)] for row in faster],
     )
-    return rows
+    first = {mode: first_call_s(compile) for mode, compile in MODES.items()}
+    table("First call, with empty caches", ["way to play", "s"], [[mode, value] for mode, value in first.items()])
+    return {"rounds": rows, "first_call_s": first}
 
 
 def _rows(seen: dict[str, list[float]], batch: int, others: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -76,3 +101,26 @@ def _rows(seen: dict[str, list[float]], batch: int, others: tuple[str, ...]) -> 
         }
         for name, values in seen.items()
     ]
+
+
+def plot(result: dict[str, Any], out: Path) -> None:
+    """One bar each, on a log scale: what a round costs here and elsewhere."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    last = {
+        f"{row['what']}, B = {row['batch']}" if "SoftUCB" in row["what"] else row["what"]: row for row in result["rounds"]
+    }
+    bars = sorted(((name, row["ns"]) for name, row in last.items()), key=lambda bar: -bar[1])
+    ours = tuple(MODES)
+    colours = ["#c8553d" if name.split(", B")[0].endswith(ours) else "#9aa5b1" for name, _ in bars]
+    figure, ax = plt.subplots(figsize=(9, 0.3 * len(bars) + 1.2), layout="constrained")
+    drawn = ax.barh([name for name, _ in bars], [ns for _, ns in bars], color=colours)
+    ax.bar_label(drawn, [f"{ns:,.0f} ns" for _, ns in bars], padding=3, fontsize=8)
+    ax.set(xscale="log", xlabel="ns a round (K = 50, d = 10), one thread", title="A round, here (red) and elsewhere (grey)")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.margins(x=0.15)
+    figure.savefig(out, dpi=110)
+    plt.close(figure)

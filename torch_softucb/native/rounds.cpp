@@ -104,11 +104,13 @@ struct Tile {
       aux[l] += index < 0 ? may(k, l) : F(0);  // |L|
     }
     const F odds = F(s.odds);
+    constexpr F least = sizeof(F) == 4 ? -60 : -600;  // beyond, exp is nothing beside rounding, and subnormal numbers are slow
     if (s.kind == SOFT_SMOOTH) {
       EACH_LANE total[l] = 0;
       for (int64_t k = 0; k < K; ++k) EACH_LANE {
         const F above = S[k * LANES + l] > 0 ? S[k * LANES + l] : F(0);
-        total[l] += may(k, l) * std::exp(-above / (F(s.smoothing) * (top[l] > 0 ? top[l] : F(1))));
+        const F share = -above / (F(s.smoothing) * (top[l] > 0 ? top[l] : F(1)));
+        total[l] += may(k, l) * std::exp(share > least ? share : least);
       }
       EACH_LANE fresh[l] = top[l] > 0 ? std::log1p(total[l] * odds) / top[l] : F(0);
     } else {
@@ -118,8 +120,10 @@ struct Tile {
       }
     }
     if (s.kind != SOFT_LAGGED) EACH_LANE gamma[l] = fresh[l];
-    for (int64_t k = 0; k < K; ++k) EACH_LANE
-      p[k * LANES + l] = may(k, l) * std::exp(gamma[l] * ((may(k, l) > 0 ? S[k * LANES + l] : top[l]) - top[l]));
+    for (int64_t k = 0; k < K; ++k) EACH_LANE {
+      const F logit = gamma[l] * ((may(k, l) > 0 ? S[k * LANES + l] : top[l]) - top[l]);
+      p[k * LANES + l] = may(k, l) * std::exp(logit > least ? logit : least);
+    }
   }
 
   void greedy() {  // arms that tie share 1 - epsilon, all allowed arms share epsilon
