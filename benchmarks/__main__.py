@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> None:
         if peers.process is None:
             print(f"No ratio to JAX, numpy and other libraries: {args.peers} is not there (make bench makes it).")
         if "rollout" in args.only:
-            result["rollout"] = rollout.run(limit, peers, args.batch, args.repeats)
+            result["rollout"] = rollout.run(limit, peers, args.batch, args.repeats, quick=args.quick)
             rollout.plot(result["rollout"], args.out / "rounds.png")
     if "decision" in args.only:
         result["decision"] = decision.run(peers, args.repeats, quick=args.quick)
@@ -58,7 +58,8 @@ def main(argv: list[str] | None = None) -> None:
     if "processes" in args.only and not args.quick:
         result["processes"] = scaling.processes(max(1, args.repeats // 2))
     more = {f"2 threads, {mode}": value for mode, value in result.get("threads", {}).items()}
-    more |= {"2 processes (DDP)": result["processes"]["ratio"]} if "processes" in result else {}
+    ratios = result.get("processes", {}).get("ratio", {})
+    more |= {f"2 processes, {way}": value for way, value in ratios.items()}
     if more:
         scaling.plot_workers(more, args.out / "workers.png")
     path = args.out / "bench.json"

@@ -48,12 +48,14 @@ def first_call_s(compile: bool | str) -> float:
         return float(subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout)
 
 
-def run(limit: Limit, peers: Peers, batches: list[int], repeats: int) -> dict[str, Any]:
+def run(limit: Limit, peers: Peers, batches: list[int], repeats: int, *, quick: bool) -> dict[str, Any]:
+    modes = {mode: compile for mode, compile in MODES.items() if not (quick and compile is True)}
     rows: list[dict[str, Any]] = []
     for batch in batches:
-        jobs: dict[str, Any] = {"C": limit, "JAX": lambda batch=batch: peers("jax" if batch < 4096 else "jax 4096")}
+        jax = "jax" if batch < 4096 else "jax 4096"
+        jobs: dict[str, Any] = {"C": limit, "JAX": lambda jax=jax: peers(jax)}
         for kind, problem in problems(batch).items():
-            for mode, compile in MODES.items():
+            for mode, compile in modes.items():
                 policy = SoftUCBPolicy(10, beta_init=0.75)
                 jobs[f"SoftUCB, {kind} arms, {mode}"] = lambda p=policy, q=problem, c=compile: rollout_ns(
                     p, q, gradient=True, compile=c
@@ -86,8 +88,9 @@ def run(limit: Limit, peers: Peers, batches: list[int], repeats: int) -> dict[st
         ["ours", *names],
         [[row["what"], *(row["faster_than"][name] for name in names)] for row in faster],
     )
-    first = {mode: first_call_s(compile) for mode, compile in MODES.items()}
-    table("First call, with empty caches", ["way to play", "s"], [[mode, value] for mode, value in first.items()])
+    first = {} if quick else {mode: first_call_s(compile) for mode, compile in modes.items()}
+    if first:
+        table("First call, with empty caches", ["way to play", "s"], [[mode, value] for mode, value in first.items()])
     return {"rounds": rows, "first_call_s": first}
 
 
@@ -111,7 +114,8 @@ def plot(result: dict[str, Any], out: Path) -> None:
     import matplotlib.pyplot as plt
 
     last = {
-        f"{row['what']}, B = {row['batch']}" if "SoftUCB" in row["what"] else row["what"]: row for row in result["rounds"]
+        f"{row['what']}, B = {row['batch']}" if "SoftUCB" in row["what"] or row["what"] == "JAX" else row["what"]: row
+        for row in result["rounds"]
     }
     bars = sorted(((name, row["ns"]) for name, row in last.items()), key=lambda bar: -bar[1])
     ours = tuple(MODES)

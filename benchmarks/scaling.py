@@ -22,12 +22,7 @@ SWEEPS: dict[str, tuple[dict[str, int], list[int]]] = {
     "T": ({"B": 512}, [32, 128, 256, 512, 1024, 2048]),
     "d": ({"B": 64, "K": 1000, "T": 64}, [8, 16, 24, 32, 48, 64]),
 }
-QUICK: dict[str, tuple[dict[str, int], list[int]]] = {
-    "B": ({"T": 8}, [16, 32, 64]),
-    "K": ({"B": 16, "T": 8}, [10, 20, 40]),
-    "T": ({"B": 16}, [8, 16, 32]),
-    "d": ({"B": 8, "K": 40, "T": 8}, [4, 8, 16]),
-}
+QUICK: dict[str, tuple[dict[str, int], list[int]]] = {"B": ({"T": 8}, [16, 64])}
 MEMORY = """
 import torch
 from torch_softucb import SoftUCBPolicy, rollout, synthetic_problem
@@ -55,8 +50,8 @@ def _memory(setting: dict[str, int], compile: bool | str) -> float:
 
 def exponent(sizes: list[int], values: list[float]) -> float:
     """Of a power law through the larger half of the range."""
-    keep = len(sizes) // 2
-    return float(np.polyfit(np.log(sizes[-keep - 1 :]), np.log(values[-keep - 1 :]), 1)[0])
+    keep = len(sizes) // 2 + 1
+    return float(np.polyfit(np.log(sizes[-keep:]), np.log(values[-keep:]), 1)[0])
 
 
 def sweep(repeats: int, *, quick: bool) -> dict[str, Any]:
@@ -102,7 +97,7 @@ def threads(repeats: int, *, quick: bool) -> dict[str, float | None]:
     return found
 
 
-def processes(repeats: int) -> dict[str, float]:
+def processes(repeats: int) -> dict[str, Any]:
     """Lightning's DDP, 2,048 trajectories a step: time of nine steps less that of one, so that the start does not count."""
     root = Path(__file__).parent.parent
     config = root / "scripts/configs/multi_process.yaml"
@@ -110,25 +105,28 @@ def processes(repeats: int) -> dict[str, float]:
     command += ["--data.trajectories", "2048", "--trainer.limit_val_batches", "0"]
     env = os.environ | {"OMP_NUM_THREADS": "1"}
 
-    def timed(devices: int, steps: int) -> float:
+    def timed(devices: int, steps: int, compile: str) -> float:
         alone = ["--trainer.strategy", "auto"] if devices == 1 else []
+        more = ["--data.num_steps", str(steps), "--model.init_args.compile", compile, *alone]
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
-            full = [*command, "--trainer.devices", str(devices), "--data.num_steps", str(steps), *alone]
+            full = [*command, "--trainer.devices", str(devices), *more]
             subprocess.run(full, cwd=folder, env=env, check=True, capture_output=True)
             return time.perf_counter() - start
 
-    jobs = {str(n): lambda n=n: (timed(n, 9) - timed(n, 1)) / 8 for n in (1, 2)}
+    def step(devices: int, compile: str) -> float:
+        return (timed(devices, 9, compile) - timed(devices, 1, compile)) / 8
+
+    ways = {"eager": "false", "native": "native"}
+    jobs = {f"{way}, {n}": lambda n=n, c=compile: step(n, c) for way, compile in ways.items() for n in (1, 2)}
     seen = in_turns(jobs, repeats, "processes")  # type: ignore[arg-type]
-    times = ratio(seen, "1", "2")
-    assert times is not None
+    times = {way: ratio(seen, f"{way}, 1", f"{way}, 2") for way in ways}
     table(
         "DDP, a training step of 2,048 trajectories x 1,024 rounds",
-        ["processes", "s"],
-        [[n, median(v)] for n, v in seen.items()],
+        ["way to play", "1 process, s", "2 processes, s", "times faster"],
+        [[way, median(seen[f"{way}, 1"]), median(seen[f"{way}, 2"]), times[way]] for way in ways],
     )
-    print(f"  2 processes are {times:.2f} times as fast as 1")
-    return {"seconds_1": median(seen["1"]), "seconds_2": median(seen["2"]), "ratio": times}
+    return {"seconds": {name: median(values) for name, values in seen.items()}, "ratio": times}
 
 
 def plot_workers(more: dict[str, float | None], out: Path) -> None:
@@ -154,8 +152,9 @@ def plot(found: dict[str, Any], out: Path) -> None:
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, 4, figsize=(15, 6.5), layout="constrained")
-    for column, axis in enumerate("BKTd"):
+    swept = list(dict.fromkeys(name.split()[0] for name in found))
+    figure, axes = plt.subplots(2, len(swept), figsize=(3.75 * len(swept), 6.5), layout="constrained", squeeze=False)
+    for column, axis in enumerate(swept):
         for mode, colour in (("eager", "#3b6fb6"), ("native", "#c8553d")):
             got = found[f"{axis} {mode}"]
             for row, key in enumerate(("seconds", "memory_mb")):
@@ -165,6 +164,9 @@ def plot(found: dict[str, Any], out: Path) -> None:
         axes[0, column].set(title=fixed, xscale="log", yscale="log", ylabel="seconds" if column == 0 else "")
         axes[1, column].set(xscale="log", yscale="log", xlabel=axis, ylabel="MB above the import" if column == 0 else "")
         axes[0, column].legend(frameon=False, fontsize=9)
+        for ax in axes[:, column]:
+            ax.set_xticks(got["sizes"], [f"{size:,}" for size in got["sizes"]], fontsize=8)
+            ax.minorticks_off()
     for ax in axes.flat:
         ax.spines[["top", "right"]].set_visible(False)
     figure.suptitle("SoftUCB with gradient terms, float32, one thread: time and memory of a rollout")
