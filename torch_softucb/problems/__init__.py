@@ -1,5 +1,18 @@
 """Problems know the truth: arms, true means, noise."""
 
+from torch_softucb.problems.jester import load_jester
+from torch_softucb.problems.movielens import Ratings, fill_gaps, load_movielens
+from torch_softucb.problems.ratings import rating_problem, user_features
 from torch_softucb.problems.synthetic import synthetic_problem
+from torch_softucb.problems.tables import DataError
 
-__all__ = ["synthetic_problem"]
+__all__ = [
+    "DataError",
+    "Ratings",
+    "fill_gaps",
+    "load_jester",
+    "load_movielens",
+    "rating_problem",
+    "synthetic_problem",
+    "user_features",
+]

@@ -1,0 +1,94 @@
+"""Bandits from a table of ratings (Appendix G): users are arms, their other ratings the features."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from torch_softucb.checks import check_integer, check_number
+from torch_softucb.streams import stream_key, uniforms
+from torch_softucb.types import BanditProblem
+
+_BLOCK = 64  # problems whose users are drawn at once
+
+
+def user_features(
+    ratings: NDArray[np.float64],  # (users, items)
+    *,
+    dim: int,
+    intercept: bool,
+) -> NDArray[np.float64]:  # (users, dim), or (users, dim + 1) with intercept
+    """Principal components of the ratings, as unit vectors; the intercept adds a constant, all scaled to length 1.
+
+    Without the intercept a linear model cannot carry the mean rating.
+
+    Example:
+        >>> table = np.array([[0.1, 0.9], [0.8, 0.3], [0.5, 0.7]])
+        >>> user_features(table, dim=1, intercept=True).round(3)
+        array([[-0.707,  0.707],
+               [ 0.707,  0.707],
+               [-0.707,  0.707]])
+    """
+    centred = ratings - ratings.mean(axis=0)
+    _, _, directions = np.linalg.svd(centred, full_matrices=False)
+    # a component's sign is free: its largest entry is positive
+    signs = np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)])
+    parts = centred @ (directions * signs[:, None])[:dim].T
+    features: NDArray[np.float64] = parts / np.maximum(np.linalg.norm(parts, axis=1, keepdims=True), 1e-12)
+    if intercept:
+        features = np.concatenate([features, np.ones((len(features), 1))], axis=1) / np.sqrt(2.0)
+    return features
+
+
+def rating_problem(
+    ratings: NDArray[np.float64],  # (users, items) in [0, 1], no gaps
+    *,
+    num_problems: int,
+    num_arms: int = 50,
+    dim: int = 10,
+    target: int = -1,
+    noise_std: float = 0.1,
+    intercept: bool = False,
+    generator: torch.Generator | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> BanditProblem:
+    """Linear bandits with real users: ``num_arms`` of them are the arms of a problem.
+
+    Their features are principal components of their ratings of all items but ``target``; the mean reward of playing one is
+    their rating of ``target``. The i-th problem depends on the generator's state and on i, not on ``num_problems``.
+
+    Args:
+        ratings: from :func:`~torch_softucb.problems.load_jester` or :func:`~torch_softucb.problems.fill_gaps`.
+        dim: principal components; with ``intercept`` the problem has one feature more.
+        intercept: add a constant feature (departs from Appendix G, see SPEC section 6).
+
+    Example:
+        >>> table = np.random.default_rng(0).random((100, 12))
+        >>> problem = rating_problem(table, num_problems=3, num_arms=5, dim=4, generator=torch.Generator().manual_seed(0))
+        >>> problem.arms.shape, problem.means.shape
+        (torch.Size([3, 5, 4]), torch.Size([3, 5]))
+    """
+    where = "rating_problem"
+    count = check_integer(where, "num_problems", num_problems, low=1)
+    num_arms = check_integer(where, "num_arms", num_arms, low=1)
+    dim = check_integer(where, "dim", dim, low=1)
+    noise_std = check_number(where, "noise_std", noise_std, low=0.0)
+    users, items = ratings.shape
+    if not np.isfinite(ratings).all():
+        raise ValueError(f"{where}: ratings must have no gaps, got {int((~np.isfinite(ratings)).sum())}; use fill_gaps")
+    if dim > items - 1 or num_arms > users:
+        raise ValueError(
+            f"{where}: dim must be at most {items - 1} and num_arms at most {users}, got dim {dim} and num_arms {num_arms}"
+        )
+    features = user_features(np.delete(ratings, target, axis=1), dim=dim, intercept=intercept)
+    like = torch.empty(0, device=device, dtype=dtype)
+    every = torch.as_tensor(features, dtype=like.dtype, device=like.device)
+    reward = torch.as_tensor(ratings[:, target], dtype=like.dtype, device=like.device)
+    key, ids = stream_key(generator, "problem", like.device), torch.arange(count, device=like.device)
+    chosen = torch.cat(
+        [  # the users with the largest of `users` random numbers: a draw without replacement
+            uniforms(key, ids[i : i + _BLOCK], start=0, count=users, dtype=torch.float64).topk(num_arms, dim=0).indices.T
+            for i in range(0, count, _BLOCK)
+        ]
+    )
+    return BanditProblem(every[chosen], reward[chosen], noise_std)
