@@ -77,7 +77,7 @@ def test_float32_stays_with_float64_over_1024_rounds(shared, seeded):
         policy = SoftUCBPolicy(10, beta_init=0.6, dtype=dtype)
         simulation = Simulation(policy, problem.to(dtype), generator=seeded(1), compile=mode)
         regret = torch.cat([play.regret for play in simulation.play(1024, look=lambda t: False)])
-        decision = policy.decide(simulation.arms.estimate(simulation.seen(1024), simulation.gamma))
+        decision = policy.decide(simulation.arms.estimate(simulation.seen(1024), simulation.gamma, simulation.memory))
         ends.append((regret.double(), decision))
     (regret, short), (want, long) = ends
     same = (short.width.double() - long.width).abs().amax(-1) < 1e-3  # another arm anywhere moves a width by more

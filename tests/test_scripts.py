@@ -1,9 +1,7 @@
 import importlib.util
-import json
 from pathlib import Path
 
 import pytest
-import torch
 
 ROOT = Path(__file__).parent.parent
 
@@ -32,18 +30,6 @@ def test_demo(tmp_path, capsys, monkeypatch):
         assert name in shown
     assert (tmp_path / "plots" / "regret.png").stat().st_size > 10_000
     assert list((tmp_path / "lightning_logs").glob("version_0/events*"))
-
-
-def test_bench(tmp_path, capsys):
-    threads = torch.get_num_threads()
-    bench = _load(ROOT / "benchmarks" / "rollout.py")
-    bench.ROUNDS = 2
-    bench.main(["--repeats", "1", "--batch", "8", "--limit", str(tmp_path / "none.c"), "--out", str(tmp_path / "b.json")])
-    torch.set_num_threads(threads)
-    assert "No ratio" in capsys.readouterr().out
-    rows = json.loads((tmp_path / "b.json").read_text())["rows"]
-    assert len(rows) == 12
-    assert all(row["ns"] > 0 for row in rows)
 
 
 def test_help_helps(capsys):

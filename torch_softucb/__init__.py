@@ -2,20 +2,40 @@
 
 from torch_softucb import functional
 from torch_softucb.checks import NumericalError
-from torch_softucb.policies import BanditPolicy, EpsilonGreedy, LinTS, LinUCB, SoftUCBPolicy
+from torch_softucb.policies import (
+    EXP3,
+    BanditPolicy,
+    BootstrappedUCB,
+    BootstrapThompson,
+    EpsilonGreedy,
+    LinGiro,
+    LinPHE,
+    LinTS,
+    LinUCB,
+    PhasedElimination,
+    SoftElim,
+    SoftUCBPolicy,
+)
 from torch_softucb.problems import synthetic_problem
 from torch_softucb.rollout import rollout
 from torch_softucb.types import BanditProblem, Decision, Trajectory
 
 __version__ = "0.1.0"
 __all__ = [
+    "EXP3",
     "BanditPolicy",
     "BanditProblem",
+    "BootstrapThompson",
+    "BootstrappedUCB",
     "Decision",
     "EpsilonGreedy",
+    "LinGiro",
+    "LinPHE",
     "LinTS",
     "LinUCB",
     "NumericalError",
+    "PhasedElimination",
+    "SoftElim",
     "SoftUCBPolicy",
     "Trajectory",
     "functional",

@@ -6,6 +6,7 @@ passed over while torch traces the code (``torch.compile``) or maps it (``torch.
 
 import math
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -169,6 +170,8 @@ def check_same_dtype(where: str, name: str, tensor: Tensor, other: str, dtype: t
 
 
 def check_beta_fits(where: str, shape: torch.Size, batch: torch.Size) -> None:
+    if torch.compiler.is_compiling():  # a symbol for the batch equals no number; torch checks when it broadcasts
+        return
     if shape not in ((), batch):
         raise ValueError(
             f"{where}: beta has shape {tuple(shape)}, which does not fit batch_shape {tuple(batch)}; "
@@ -343,3 +346,30 @@ def check_native(where: str, policy: object, rule: object, gradient: bool, devic
         raise ValueError(f"{where}: the native kernel runs on the CPU, got {device}; use compile=True or compile=False")
     if gradient and not rule.kind.startswith("soft"):  # type: ignore[attr-defined]
         check_offered(where, "gradient", None, kind)
+
+
+def check_remembered(
+    where: str, decision: object, arm: object, rows: torch.Size, *, lead: torch.Size, bandit: Tensor | None
+) -> tuple[Any, Tensor]:
+    """A policy that remembers arms learns from one decision a bandit, and must be told which arm was played."""
+    if decision is None or arm is None:
+        raise ValueError(f"{where}: decision and arm must be given: this policy remembers which arm it played")
+    batch = decision.batch_shape  # type: ignore[attr-defined]
+    repeated = bandit is not None and len(torch.unique(bandit)) < len(bandit)
+    if lead != rows or batch != rows or repeated:
+        raise ValueError(
+            f"{where}: x must be one observation a bandit, from one decision, and ids must not repeat: this policy "
+            f"remembers its arms; got rewards of shape {tuple(lead)} for a decision of shape {tuple(batch)}"
+        )
+    check_arm_ids(where, arm, rows, decision.num_arms)  # type: ignore[attr-defined]
+    return decision, arm  # type: ignore[return-value]
+
+
+def check_arms_fit(where: str, num_arms: int, given: int) -> None:
+    if given != num_arms:
+        raise ValueError(f"{where}: arms must be the {num_arms} arms that the policy was made for, got {given}")
+
+
+def check_span(where: str, low: float, high: float) -> tuple[float, float]:
+    low = check_number(where, "reward_low", low, low=-math.inf, open_low=True)
+    return low, check_number(where, "reward_high", high, low=low, open_low=True)

@@ -24,6 +24,7 @@ class Playing(Protocol):
     means: Tensor  # (K, *B)
     best: Tensor  # (*B,)
     gamma: Tensor  # (*B,)
+    memory: Tensor  # (*B, M)
     gradient: bool
     t: int
 
@@ -57,6 +58,8 @@ def _round(
     decision, arm, reward, regret, terms = simulation.decide(seen, gamma, noise, draw)
     # what is returned is computed once; else the compiler reads the pulled arm's features anew for every entry of `root`
     gathered = simulation.arms.pull(arm, reward)
+    if simulation.policy.remembers:
+        simulation.memory = simulation.policy.remember(simulation.memory, arm, reward, decision)
     return regret, terms, decision.next_gamma, gathered
 
 

@@ -20,7 +20,7 @@ class FixedArms:
     def __init__(self, problem: BanditProblem, ridge_alpha: float) -> None:
         like, batch, d = problem.means, problem.batch_shape, problem.dim
         ones = [1] * len(batch)
-        self.shared = problem.shared_arms
+        self.given, self.shared = problem.arms, problem.shared_arms
         self.rows = problem.arms.reshape(-1, d).contiguous()  # (K, d) or (*B K, d): one arm's features lie together
         # (K, d), or (d, K, *B)
         self.arms = self.rows if self.shared else problem.arms.permute(-1, -2, *range(len(batch))).contiguous()
@@ -67,8 +67,10 @@ class FixedArms:
                 f"{self.width_sq.dtype} is too short for this horizon or these features: use float64"
             )
 
-    def estimate(self, seen: Tensor, gamma: Tensor) -> Estimate:
-        return Estimate(self.mu_hat.movedim(0, -1), self.width_sq.sqrt().movedim(0, -1), seen, gamma, self.perturb)
+    def estimate(self, seen: Tensor, gamma: Tensor, memory: Tensor) -> Estimate:
+        mu_hat, width = self.mu_hat.movedim(0, -1), self.width_sq.sqrt().movedim(0, -1)
+        root = self.root.movedim((0, 1), (-2, -1))
+        return Estimate(mu_hat, width, seen, gamma, self.perturb, self.given, root, memory)
 
     def pull(self, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
         """Take in the rewards; returns what it gathered by arm, for torch.compile: see compiled.py."""

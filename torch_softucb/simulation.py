@@ -59,6 +59,9 @@ class Simulation:
         self.action_key = stream_key(generator, "action", like.device)
         self.arms = FixedArms(problem, policy.ridge_alpha)
         self.gamma = like.new_zeros(problem.batch_shape)  # of the round before, for coldness="lagged"
+        memory = policy._fresh_memory
+        fresh = like.new_empty(0) if memory is None else memory.to(like)
+        self.memory = fresh.expand(*problem.batch_shape, -1).clone()  # (*B, M)
         self.means = like.movedim(-1, 0).contiguous()  # (K, *B)
         self.best = problem.best_mean
         self.noise_std = torch.as_tensor(problem.noise_std, dtype=like.dtype, device=like.device)
@@ -100,6 +103,8 @@ class Simulation:
         decision, arm, reward, regret, gradient = self.decide(self.seen(self.t), self.gamma, noise, draw)
         yield Round(self.t, regret.unsqueeze(0), gradient, decision, arm, reward)
         self.arms.pull(arm, reward)
+        if self.policy.remembers:
+            self.memory = self.policy.remember(self.memory, arm, reward, decision)
         if decision.next_gamma is not None:
             self.gamma = decision.next_gamma
         self.t += 1
@@ -117,7 +122,7 @@ class Simulation:
         self, seen: Tensor, gamma: Tensor, noise: Tensor, draw: Tensor
     ) -> tuple[Decision, Tensor, Tensor, Tensor, GradientTerms | None]:
         """One round up to the reward: decision, arm, reward, expected regret, terms of Eq. 13 if they are wanted."""
-        decision = self.policy.decide(self.arms.estimate(seen, gamma), mask=self.problem.mask)
+        decision = self.policy.decide(self.arms.estimate(seen, gamma, self.memory), mask=self.problem.mask)
         arm = decision.pick(draw)
         mean = self.means.gather(0, arm.unsqueeze(0)).squeeze(0)
         return decision, arm, mean + noise, self._regret(decision, mean), self._terms(decision)
@@ -148,12 +153,12 @@ class Simulation:
 
     def state_dict(self) -> dict[str, Tensor | int]:
         """All that :meth:`play` needs to go on, for a simulation of the same policy and problem."""
-        own = {"gamma": self.gamma, "noise_key": self.noise_key, "action_key": self.action_key}
+        own = {"gamma": self.gamma, "memory": self.memory, "noise_key": self.noise_key, "action_key": self.action_key}
         return {"t": self.t, **{name: value.clone() for name, value in (self.arms.state_dict() | own).items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.t = state["t"]
         for name, value in self.arms.state_dict().items():
             value.copy_(state[name])
-        for name in ("gamma", "noise_key", "action_key"):
+        for name in ("gamma", "memory", "noise_key", "action_key"):
             setattr(self, name, state[name].to(self.means.device))

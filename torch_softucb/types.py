@@ -30,6 +30,7 @@ class RidgeState(NamedTuple):
     b: Tensor  # (*B, d) sum x y
     seen: Tensor  # (*B,) observations so far
     gamma: Tensor  # (*B,) coldness carried to the next round, used by coldness="lagged" only
+    memory: Tensor  # (*B, M) what else a policy keeps; M is 0 for most
 
 
 class Estimate(NamedTuple):
@@ -40,6 +41,9 @@ class Estimate(NamedTuple):
     seen: Tensor  # () or (*B,) observations so far, float64 or mu_hat's dtype
     gamma: Tensor  # () or (*B,) coldness of the round before, likewise
     perturb: Callable[[Tensor], Tensor]  # standard normal z (*B, d) -> x_i . V^-1/2 z, (*B, K)
+    arms: Tensor  # (K, d) or (*B, K, d)
+    root: Tensor  # (*B, d, d)
+    memory: Tensor  # (*B, M)
 
 
 class NativeRule(NamedTuple):

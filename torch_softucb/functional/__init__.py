@@ -2,6 +2,7 @@
 
 from torch_softucb.functional.bounds import beta_upper_bound, regret_bound, thompson_scale
 from torch_softucb.functional.coverage import coverage, num_suboptimal
+from torch_softucb.functional.design import g_optimal_design
 from torch_softucb.functional.draw import draw_arm
 from torch_softucb.functional.gradient import expected_reward, nonnegative, nonnegative_gradient, reward_and_gradient
 from torch_softucb.functional.index import soft_ucb_index
@@ -34,6 +35,7 @@ __all__ = [
     "draw_arm",
     "expected_regret",
     "expected_reward",
+    "g_optimal_design",
     "greedy_probabilities",
     "nonnegative",
     "nonnegative_gradient",

@@ -19,6 +19,7 @@ from torch_softucb.checks import (
     check_mask,
     check_number,
     check_observed,
+    check_remembered,
     values_readable,
 )
 from torch_softucb.policies import single
@@ -42,6 +43,7 @@ class BanditPolicy(nn.Module, ABC):
     _ddp_params_and_buffers_to_ignore = ("statistics",)  # else DDP writes rank 0's statistics over every other rank's
     statistics: Tensor
     _like: Tensor
+    _fresh_memory: Tensor | None
 
     def __init__(
         self,
@@ -51,6 +53,7 @@ class BanditPolicy(nn.Module, ABC):
         refresh_every: int = 1024,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        memory: Tensor | None = None,  # (M,) what a new bandit remembers beside its statistics
     ) -> None:
         super().__init__()
         name = type(self).__name__
@@ -59,7 +62,8 @@ class BanditPolicy(nn.Module, ABC):
         self.refresh_every = check_integer(name, "refresh_every", refresh_every, low=1)
         self.register_buffer("_like", torch.empty(0, dtype=dtype, device=device), persistent=False)
         check_float_tensor(name, "dtype", self._like)
-        self.register_buffer("statistics", fresh_rows((), self.dim, self.ridge_alpha, self._like.device))
+        self.register_buffer("_fresh_memory", memory, persistent=False)
+        self.register_buffer("statistics", self._fresh(()))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -82,7 +86,10 @@ class BanditPolicy(nn.Module, ABC):
     def reset(self, *, batch_shape: tuple[int, ...] = ()) -> None:
         """Forget everything; from now on, ``batch_shape`` independent bandits. ``()`` is one bandit."""
         check_batch_shape(f"{type(self).__name__}.reset", batch_shape)
-        self.statistics = fresh_rows(tuple(batch_shape), self.dim, self.ridge_alpha, self.device)
+        self.statistics = self._fresh(tuple(batch_shape))
+
+    def _fresh(self, batch_shape: tuple[int, ...]) -> Tensor:
+        return fresh_rows(batch_shape, self.dim, self.ridge_alpha, self._like.device, self._fresh_memory)
 
     def drift(self) -> Tensor:  # (*B,)
         """How far each cache is off: max |I - root^T V root|; times d, a bound of width^2's relative error."""
@@ -143,7 +150,10 @@ class BanditPolicy(nn.Module, ABC):
             step = root @ z.to(dtype).unsqueeze(-1)
             return (arms.to(dtype) @ step).squeeze(-1).to(arms.dtype)
 
-        return Estimate(mu_hat.to(arms.dtype), width.to(arms.dtype), state.seen, state.gamma, perturb)
+        kept = (
+            (arms, state.root.to(arms.dtype), state.memory.to(arms.dtype)) if self.remembers else (arms, root, state.memory)
+        )
+        return Estimate(mu_hat.to(arms.dtype), width.to(arms.dtype), state.seen, state.gamma, perturb, *kept)
 
     @abstractmethod
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
@@ -156,6 +166,21 @@ class BanditPolicy(nn.Module, ABC):
     def _next_gamma(self, decision: Decision | None, old: Tensor) -> Tensor:
         return old
 
+    @property
+    def remembers(self) -> bool:
+        """Does it keep a memory of its own, by :meth:`remember`?"""
+        return self._fresh_memory is not None
+
+    def remember(
+        self,
+        memory: Tensor,  # (*B, M)
+        arm: Tensor,  # (*B,)
+        reward: Tensor,  # (*B,)
+        decision: Decision,
+    ) -> Tensor:  # (*B, M)
+        """Its memory after one more reward, for policies that keep one."""
+        return memory
+
     def update(
         self,
         x: Tensor,  # (*B, d), or (*B, n, d) for n observations a bandit; with one bandit, all leading dims are folded in
@@ -163,6 +188,7 @@ class BanditPolicy(nn.Module, ABC):
         *,
         bandit: Tensor | None = None,  # (N,) rows of the batch, repeated ids allowed; x is then (N, d) or (N, n, d)
         decision: Decision | None = None,
+        arm: Tensor | None = None,  # (*B,) the arms played: for policies that remember arms, with the decision
     ) -> None:
         """Take in observed rewards. Takes effect whole or, on bad input, raises and changes nothing."""
         where = f"{type(self).__name__}.update"
@@ -174,26 +200,30 @@ class BanditPolicy(nn.Module, ABC):
             check_bandit(where, bandit, rows, device=like.device)
             rows = bandit.shape
         check_observed(where, x.shape, reward.shape, rows, self.dim)
-        if not reward.requires_grad and single.applies(statistics, x, dims=1) and self._observe_next(x, reward, decision):
+        if self.remembers:
+            decision, arm = check_remembered(where, decision, arm, rows, lead=reward.shape, bandit=bandit)
+        elif not reward.requires_grad and single.applies(statistics, x, dims=1) and self._observe_next(x, reward, decision):
             return
         check_finite(where, "x", x)
         check_finite(where, "reward", reward)
-        self._update_rows(x, reward, bandit, decision)
+        self._update_rows(x, reward, bandit, decision, arm)
 
     @torch.no_grad()
-    def _update_rows(self, x: Tensor, reward: Tensor, bandit: Tensor | None, decision: Decision | None) -> None:
+    def _update_rows(
+        self, x: Tensor, reward: Tensor, bandit: Tensor | None, decision: Decision | None, arm: Tensor | None
+    ) -> None:
         x, reward = x.double(), reward.double()
         if not self.batch_shape and reward.dim():
             x, reward = x.reshape(-1, self.dim), reward.reshape(-1)
         if bandit is None:
-            self.statistics.copy_(self._observe(self.statistics, x, reward, decision))
+            self.statistics.copy_(self._observe(self.statistics, x, reward, decision, arm))
             return
         unique, group = torch.unique(bandit, return_inverse=True)
         if len(unique) < len(bandit):
             new = self._observe_groups(unique, group, x, reward, decision)
         else:
             unique = bandit
-            new = self._observe(self.statistics[bandit], x, reward, decision)
+            new = self._observe(self.statistics[bandit], x, reward, decision, arm)
         self.statistics.index_copy_(0, unique, new)
 
     def _observe_next(self, x: Tensor, reward: Tensor, decision: Decision | None) -> bool:
@@ -206,8 +236,12 @@ class BanditPolicy(nn.Module, ABC):
         row[:] = single.observe(row, wide, number, gamma)
         return True
 
-    def _observe(self, rows: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> Tensor:
+    def _observe(self, rows: Tensor, x: Tensor, reward: Tensor, decision: Decision | None, arm: Tensor | None) -> Tensor:
         old = unpack(rows, self.dim)
+        if self.remembers:
+            assert arm is not None
+            assert decision is not None
+            old = old._replace(memory=self.remember(old.memory, arm, reward, decision))
         gamma = self._next_gamma(decision, old.gamma)
         if x.dim() > rows.dim() and x.shape[-2] == 1:
             x, reward = x.squeeze(-2), reward.squeeze(-1)

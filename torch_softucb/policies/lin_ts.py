@@ -20,7 +20,8 @@ class SampledDecision(Decision):
     """A decision whose probabilities have no closed form: it can be drawn, and only drawn."""
 
     draw: Callable[[Tensor], Tensor] | None = None  # standard normal z (*B, d) -> sampled index (*B, K)
-    dim: int = 0
+    dim: int = 0  # random numbers that a draw takes
+    name: str = "LinTS"
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         like = self.index
@@ -34,7 +35,7 @@ class SampledDecision(Decision):
 
     @property
     def log_probs(self) -> Tensor:
-        raise TypeError("LinTS: an arm's probability has no closed form; use decision.sample, or a policy with probs")
+        raise TypeError(f"{self.name}: an arm's probability has no closed form; use decision.sample, or a policy with probs")
 
     def entropy(self) -> Tensor:
         return self.log_probs
@@ -103,7 +104,7 @@ class LinTS(BanditPolicy):
         return NativeRule("thompson", self._v(seen.unsqueeze(-1)))
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
-        mu_hat, width, seen, _, perturb = estimate
+        mu_hat, width, seen, _, perturb = estimate[:5]
         scale = self._v(seen.to(mu_hat.dtype)).unsqueeze(-1)
 
         def draw(z: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ class LinUCB(BanditPolicy):
         return NativeRule("greedy", self._radius(seen.unsqueeze(-1)))
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
-        mu_hat, width, seen, _, _ = estimate
+        mu_hat, width, seen = estimate[:3]
         beta = self._radius(seen.to(mu_hat.dtype))
         index = mu_hat + beta.unsqueeze(-1) * width  # Eq. 4
         return Decision(F.greedy_probabilities(index, mask=mask), index, mu_hat, width, mask, beta)

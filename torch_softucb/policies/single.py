@@ -37,7 +37,7 @@ def tensor(values: Array | float, dtype: torch.dtype) -> Tensor:
 def estimate(row: Tensor, arms: Tensor, dim: int) -> tuple[Array, Array]:
     """functional.ridge_estimate."""
     numbers, square = row.numpy(), dim * dim
-    root, b = numbers[square : 2 * square].reshape(dim, dim), numbers[2 * square : -2]
+    root, b = numbers[square : 2 * square].reshape(dim, dim), numbers[2 * square : 2 * square + dim]
     w = arms.numpy().astype(np.float64) @ root
     return w @ (b @ root), np.sqrt(np.einsum("kd,kd->k", w, w))
 
@@ -76,7 +76,11 @@ def soft_choice(
 def observe(row: Array, x: Array, reward: float, gamma: float) -> Array:
     """statistics.observe_one, between two refreshes: the row after one more observation."""
     new, dim, square = row.copy(), len(x), len(x) ** 2
-    V, root, b = new[:square].reshape(dim, dim), new[square : 2 * square].reshape(dim, dim), new[2 * square : -2]
+    V, root, b = (
+        new[:square].reshape(dim, dim),
+        new[square : 2 * square].reshape(dim, dim),
+        new[2 * square : 2 * square + dim],
+    )
     V += x[:, None] * x
     w = x @ root
     s = 1.0 + float(w @ w)

@@ -109,7 +109,7 @@ class SoftUCBPolicy(BanditPolicy):
         return beta
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
-        mu_hat, width, _, carried, _ = estimate
+        mu_hat, width, _, carried = estimate[:4]
         beta = self._beta_rows(mu_hat.shape[:-1], bandit)
         index = index_unchecked(mu_hat, width, beta, mask)
         source = index.detach() if index.requires_grad and not self.differentiate_gamma else index  # D3

@@ -1,7 +1,7 @@
 """A bandit's ridge statistics as one row of numbers, so that an update is written by a single operation.
 
-Row: V (d*d), root (d*d), b (d), seen (1), gamma (1). One tensor holds all bandits' rows: whatever fails inside an
-update fails before that one write, and nothing is ever half updated.
+Row: V (d*d), root (d*d), b (d), a policy's own memory (any size), seen (1), gamma (1). One tensor holds all bandits' rows:
+whatever fails inside an update fails before that one write, and nothing is ever half updated.
 """
 
 import math
@@ -16,24 +16,28 @@ from torch_softucb.types import RidgeState
 DRIFT_TOLERANCE = 1e-6  # a healthy cache is 1e-8 or better off at cond(V) 5e8; see tests/policies/test_numerics.py
 
 
-def fresh_rows(batch_shape: tuple[int, ...], dim: int, ridge_alpha: float, device: torch.device) -> Tensor:
+def fresh_rows(
+    batch_shape: tuple[int, ...], dim: int, ridge_alpha: float, device: torch.device, memory: Tensor | None = None
+) -> Tensor:
     """Rows of bandits that have seen nothing: V = alpha I."""
     eye = torch.eye(dim, dtype=torch.float64, device=device).flatten()
-    rest = torch.zeros(dim + 2, dtype=torch.float64, device=device)
-    row = torch.cat((eye * ridge_alpha, eye / math.sqrt(ridge_alpha), rest))
+    b, rest = (torch.zeros(size, dtype=torch.float64, device=device) for size in (dim, 2))
+    own = b[:0] if memory is None else memory.to(b)
+    row = torch.cat((eye * ridge_alpha, eye / math.sqrt(ridge_alpha), b, own, rest))
     return row.expand(*batch_shape, -1).clone()
 
 
 def unpack(rows: Tensor, dim: int) -> RidgeState:  # (*B, row_size)
     """Views of the rows' parts."""
     square, shape = dim * dim, (*rows.shape[:-1], dim, dim)
-    V, root, b, _ = torch.split_with_sizes(rows, [square, square, dim, 2], dim=-1)
-    return RidgeState(V.view(shape), root.view(shape), b, rows.select(-1, -2), rows.select(-1, -1))
+    sizes = [square, square, dim, rows.shape[-1] - 2 * square - dim - 2, 2]
+    V, root, b, memory, _ = torch.split_with_sizes(rows, sizes, dim=-1)
+    return RidgeState(V.view(shape), root.view(shape), b, rows.select(-1, -2), rows.select(-1, -1), memory)
 
 
 def pack(state: RidgeState) -> Tensor:
-    parts = (state.V.flatten(-2), state.root.flatten(-2), state.b, state.seen.unsqueeze(-1), state.gamma.unsqueeze(-1))
-    return torch.cat(parts, dim=-1)
+    numbers = torch.stack((state.seen, state.gamma), dim=-1)
+    return torch.cat((state.V.flatten(-2), state.root.flatten(-2), state.b, state.memory, numbers), dim=-1)
 
 
 def observe_one(
@@ -49,9 +53,9 @@ def observe_one(
     root = F.ridge_root_update(old.root, x)
     due = seen.remainder(refresh_every) == 0
     if bool(due.any()):
-        check_cache(RidgeState(V[due], root[due], old.b[due], seen[due], gamma[due]))
+        check_cache(RidgeState(V[due], root[due], old.b[due], seen[due], gamma[due], old.memory[due]))
         root = root.index_put((due,), F.ridge_root(V[due])) if due.dim() else F.ridge_root(V)
-    return RidgeState(V, root, old.b + x * reward.unsqueeze(-1), seen, gamma)
+    return RidgeState(V, root, old.b + x * reward.unsqueeze(-1), seen, gamma, old.memory)
 
 
 def observe_many(
@@ -64,7 +68,7 @@ def observe_many(
     """Several observations for every row, as their sums: the cache is made anew, after a look at the old one."""
     check_cache(old)
     V = old.V + dV
-    return RidgeState(V, F.ridge_root(V), old.b + db, old.seen + dn, gamma)
+    return RidgeState(V, F.ridge_root(V), old.b + db, old.seen + dn, gamma, old.memory)
 
 
 def check_cache(state: RidgeState) -> None:
