@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .venv-peers
 
-.PHONY: demo test fast lint check bench clean
+.PHONY: demo test fast lint check reproduce bench clean
 
 $(READY): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -32,6 +32,9 @@ $(PEERS)/.ready: benchmarks/peers.txt
 	$(PYTHON) -m venv $(PEERS)
 	-$(PEERS)/bin/pip install --quiet --disable-pip-version-check --requirement benchmarks/peers.txt
 	touch $@
+
+reproduce: $(READY)  ## every table and figure of the paper, and results/REPORT.md (ARGS=--quick: small sizes)
+	$(BIN)/python scripts/reproduce.py all $(ARGS)
 
 bench: $(READY) $(PEERS)/.ready  ## how fast it is, as ratios measured side by side
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -13,7 +13,7 @@ import torch_softucb
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "torch_softucb"
 LAYERS = ["checks", "streams", "functional", "types", "problems", "policies"]
-LAYERS += ["fixed_arms", "compiled", "native", "simulation", "rollout", "training"]
+LAYERS += ["fixed_arms", "compiled", "native", "simulation", "rollout", "training", "experiments"]
 
 
 def _imports(file):

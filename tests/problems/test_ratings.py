@@ -32,6 +32,18 @@ def test_the_intercept_is_a_constant_and_lengths_stay_1():
     np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1)
 
 
+def test_users_are_drawn_without_replacement_from_many(seeded):
+    table = np.random.default_rng(1).random((2000, 9))
+    table[:, -1] = np.arange(2000)  # the rating of the target names the user
+    means = rating_problem(table, num_problems=300, num_arms=50, dim=4, generator=seeded(0), dtype=torch.double).means
+    assert all(len(set(row.tolist())) == 50 for row in means)
+    counts = torch.bincount(means.long().flatten(), minlength=2000).double()
+    chi = ((counts - 7.5).square() / 7.5).sum().item()
+    assert abs(chi - 1999) < 5 * (2 * 1999) ** 0.5  # every user as often
+    again = rating_problem(table, num_problems=3, num_arms=50, dim=4, generator=seeded(0), dtype=torch.double).means
+    assert again.equal(means[:3])
+
+
 def test_a_problem_is_users_and_their_rating_of_the_target(seeded):
     table = np.random.default_rng(1).random((40, 9))
     problem = rating_problem(table, num_problems=7, num_arms=12, dim=4, generator=seeded(0), dtype=torch.double)

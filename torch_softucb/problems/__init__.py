@@ -2,7 +2,7 @@
 
 from torch_softucb.problems.jester import load_jester
 from torch_softucb.problems.movielens import Ratings, fill_gaps, load_movielens
-from torch_softucb.problems.ratings import rating_problem, user_features
+from torch_softucb.problems.ratings import rating_problem, user_features, users_problem
 from torch_softucb.problems.synthetic import synthetic_problem
 from torch_softucb.problems.tables import DataError
 
@@ -15,4 +15,5 @@ __all__ = [
     "rating_problem",
     "synthetic_problem",
     "user_features",
+    "users_problem",
 ]

@@ -3,12 +3,11 @@
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from torch_softucb.checks import check_integer, check_number
 from torch_softucb.streams import stream_key, uniforms
 from torch_softucb.types import BanditProblem
-
-_BLOCK = 64  # problems whose users are drawn at once
 
 
 def user_features(
@@ -81,14 +80,44 @@ def rating_problem(
             f"{where}: dim must be at most {items - 1} and num_arms at most {users}, got dim {dim} and num_arms {num_arms}"
         )
     features = user_features(np.delete(ratings, target, axis=1), dim=dim, intercept=intercept)
+    return users_problem(
+        features,
+        ratings[:, target],
+        num_problems=count,
+        num_arms=num_arms,
+        noise_std=noise_std,
+        generator=generator,
+        device=device,
+        dtype=dtype,
+    )
+
+
+def users_problem(
+    features: NDArray[np.float64],  # (users, d)
+    rewards: NDArray[np.float64],  # (users,)
+    *,
+    num_problems: int,
+    num_arms: int = 50,
+    noise_std: float = 0.1,
+    generator: torch.Generator | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> BanditProblem:
+    """:func:`rating_problem` when the features are there already: ``num_arms`` users drawn for every problem."""
     like = torch.empty(0, device=device, dtype=dtype)
     every = torch.as_tensor(features, dtype=like.dtype, device=like.device)
-    reward = torch.as_tensor(ratings[:, target], dtype=like.dtype, device=like.device)
-    key, ids = stream_key(generator, "problem", like.device), torch.arange(count, device=like.device)
-    chosen = torch.cat(
-        [  # the users with the largest of `users` random numbers: a draw without replacement
-            uniforms(key, ids[i : i + _BLOCK], start=0, count=users, dtype=torch.float64).topk(num_arms, dim=0).indices.T
-            for i in range(0, count, _BLOCK)
-        ]
-    )
+    reward = torch.as_tensor(rewards, dtype=like.dtype, device=like.device)
+    key, ids = stream_key(generator, "problem", like.device), torch.arange(num_problems, device=like.device)
+    chosen = _draw_users(key, ids, len(features), num_arms)
     return BanditProblem(every[chosen], reward[chosen], noise_std)
+
+
+def _draw_users(key: Tensor, ids: Tensor, users: int, num_arms: int) -> Tensor:  # (B, K)
+    """Without replacement: the first distinct ones of more draws than needed."""
+    draws = 2 * num_arms
+    if users < 16 * num_arms:  # too many of them would repeat: those with the largest of `users` random numbers
+        return uniforms(key, ids, start=0, count=users, dtype=torch.float64).topk(num_arms, dim=0).indices.T
+    drawn = (uniforms(key, ids, start=0, count=draws, dtype=torch.float64).T * users).long()
+    earlier = torch.ones(draws, draws, dtype=torch.bool, device=ids.device).tril(-1)
+    repeated = ((drawn.unsqueeze(-1) == drawn.unsqueeze(-2)) & earlier).any(-1)
+    return drawn.gather(-1, repeated.long().argsort(dim=-1, stable=True)[:, :num_arms])

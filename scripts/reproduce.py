@@ -1,0 +1,135 @@
+"""Reproduce the paper's tables and figures, and write a report of what holds.
+
+    python scripts/reproduce.py all            # everything, then results/REPORT.md
+    python scripts/reproduce.py table1         # one part
+    python scripts/reproduce.py all --quick    # small sizes: shows that it runs, not what holds
+
+MovieLens and Jester are read from the folder that SOFTUCB_DATA names; without it their panels are left out, and said so.
+"""
+
+import argparse
+import csv
+import dataclasses
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.progress import track
+
+from torch_softucb.experiments import figures, settings, studies
+from torch_softucb.experiments.report import report
+
+Rows = list[dict[str, Any]]
+
+
+def save(rows: Rows, out: Path, name: str, about: dict[str, Any]) -> None:
+    """A CSV file, and beside it the settings and the command that made it."""
+    with (out / f"{name}.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({key: f"{value:.7g}" if isinstance(value, float) else value for key, value in row.items()})
+    (out / f"{name}.json").write_text(json.dumps(about, indent=1) + "\n")
+
+
+def load(out: Path, name: str) -> Rows:
+    def value(text: str) -> Any:
+        if text in ("True", "False"):
+            return text == "True"
+        for kind in (int, float):
+            try:
+                return kind(text)
+            except ValueError:
+                continue
+        return text
+
+    path = out / f"{name}.csv"
+    if not path.exists():
+        raise SystemExit(f"reproduce: {path} is not there; run the part that makes it, or all")
+    with path.open(newline="") as file:
+        return [{key: value(text) for key, text in row.items()} for row in csv.DictReader(file)]
+
+
+def table1(scale, out, about):
+    rows, curves = studies.table_1(scale, track)
+    save(rows, out, "table1", about)
+    save(curves, out, "appendix_f", about)
+    figures.learning_curves(curves, out / "appendix_f.png")
+
+
+def appendix_f(scale, out, about):
+    if not (out / "appendix_f.csv").exists():
+        table1(scale, out, about)
+    figures.learning_curves(load(out, "appendix_f"), out / "appendix_f.png")
+
+
+def figure1(scale, out, about):
+    rows = studies.figure_1(scale, track)
+    save(rows, out, "figure1", about)
+    figures.figure_1(rows, out / "figure1.png")
+
+
+def figure2(scale, out, about):
+    finals, curves, sweeps = studies.figure_2(scale, track)
+    for rows, name in ((finals, "figure2"), (curves, "figure2_curves"), (sweeps, "figure2_sweeps")):
+        save(rows, out, name, about)
+    for variant in ("paper", "tuned"):
+        figures.figure_2(curves, variant, out / f"figure2_{variant}.png")
+
+
+def more(scale, out, about):
+    for name, study, figure in (
+        ("beta_curve", studies.beta_curve, figures.beta_curve),
+        ("eta", studies.eta_sensitivity, figures.eta_sensitivity),
+        ("cost", studies.cost, None),
+    ):
+        rows = study(scale, track)
+        save(rows, out, name, about)
+        if figure is not None:
+            figure(rows, out / f"{name}.png")
+
+
+def write_report(scale, out, about):
+    tables = {name: load(out, name) for name in ("table1", "figure2", "beta_curve", "eta", "cost")}
+    size = f"{scale.test} test problems a panel, T = {scale.horizon}"
+    (out / "REPORT.md").write_text(report(tables, command=about["command"], scale=size))
+    print(f"Report: {out / 'REPORT.md'}")
+
+
+PARTS: dict[str, list[Callable[..., None]]] = {
+    "table1": [table1],
+    "appendix_f": [appendix_f],
+    "figure1": [figure1],
+    "figure2": [figure2],
+    "more": [more],
+    "report": [write_report],
+    "all": [table1, figure1, figure2, more, write_report],
+}
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    more_help = "; more: regret against beta, eta's sensitivity, cost of learning; report: from tables that are there"
+    parser.add_argument("part", choices=PARTS, help="what to make" + more_help)
+    parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not what holds")
+    parser.add_argument("--out", type=Path, default=Path("results"), help="folder (default results)")
+    args = parser.parse_args(argv)
+    scale = settings.QUICK if args.quick else settings.FULL
+    args.out.mkdir(parents=True, exist_ok=True)
+    panels = settings.PANELS
+    if "SOFTUCB_DATA" not in os.environ:
+        panels = [panel for panel in panels if panel.source == "synthetic"]
+        print("SOFTUCB_DATA is not set: MovieLens and Jester are left out.")
+    studies.PANELS = panels
+    command = f"python scripts/reproduce.py {args.part}{' --quick' if args.quick else ''}"
+    about = {"command": command, "torch": torch.__version__, "scale": dataclasses.asdict(scale)}
+    about |= {"eta_offline": settings.ETA_OFFLINE, "eta_online": settings.ETA_ONLINE, "fail_prob": settings.FAIL_PROB}
+    for make in PARTS[args.part]:
+        make(scale, args.out, about)
+
+
+if __name__ == "__main__":
+    main()
