@@ -37,24 +37,21 @@ def g_optimal_design(
     x = _in_span(arms.double() * allowed.unsqueeze(-1))
     rank = (x.square().sum(-2) > 0).sum(-1, keepdim=True).double()  # (*B, 1)
     weights = allowed.double() / allowed.sum(-1, keepdim=True)
-    inverse, widths = _inverse(x, weights)
+    blocked, enough = ~allowed, rank * (1 + 0.5 * tolerance)
     for step in range(max_steps):
-        most, up = widths.masked_fill(~allowed, -math.inf).max(-1, keepdim=True)
-        if bool((most <= rank * (1 + 0.5 * tolerance)).all()):
+        if step % 100 == 0:
+            inverse, widths = _inverse(x, weights)  # steps lose digits
+        most, up = widths.masked_fill(blocked, -math.inf).max(-1, keepdim=True)
+        if step % 8 == 0 and bool((most <= enough).all()):
             break
-        used = weights > 0
-        least, down = widths.masked_fill(~used, math.inf).min(-1, keepdim=True)
+        least, down = widths.masked_fill(weights <= 0, math.inf).min(-1, keepdim=True)
         away = (rank - least) > (most - rank)
-        at = torch.where(away, down, up)
-        g = torch.where(away, least, most)
-        w = weights.gather(-1, at)
+        at, g = torch.where(away, down, up), torch.where(away, least, most)
         best = ((g / rank - 1) / (g - 1)).clamp(max=0.99)  # with rank 1 it is 1, and V would have no inverse on the way
-        low = torch.where(w < 1, -w / (1 - w), torch.zeros_like(w))
-        best = torch.where(away & ((g <= 1) | (best < low)), low, best)
-        best = torch.where(most <= rank * (1 + 0.5 * tolerance), torch.zeros_like(best), best)  # done: stays
+        w = weights.gather(-1, at)
+        low = -w / (1 - w).clamp(min=1e-12)  # takes all of an arm's weight away
+        best = torch.where(away & ((g <= 1) | (best < low)), low, best).masked_fill(most <= enough, 0.0)
         inverse, widths, weights = _move(x, inverse, widths, weights, at, best, g)
-        if step % 100 == 99:
-            inverse, widths = _inverse(x, weights)
     inverse, widths = _inverse(x, weights)
     most = widths.masked_fill(~allowed, -math.inf).amax(-1)
     if not bool((most <= rank.squeeze(-1) * (1 + tolerance)).all()):

@@ -13,9 +13,9 @@ from torch_softucb.types import Decision, Estimate
 
 @dataclass(frozen=True, eq=False)
 class ArmDecision(Decision):
-    """A decision that knows the arms it is about."""
+    """A decision that knows the memory it was made from."""
 
-    arms: Tensor | None = None  # (K, d) or (*B, K, d)
+    memory: Tensor | None = None  # (*B, M)
 
 
 class ArmPolicy(BanditPolicy):

@@ -87,16 +87,18 @@ class PhasedElimination(ArmPolicy):
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         mu_hat, width, arms = estimate.mu_hat, estimate.width, estimate.arms
         check_arms_fit("PhasedElimination", self.num_arms, mu_hat.shape[-1])
-        memory = estimate.memory.expand(*mu_hat.shape[:-1], -1)
-        plan = self._parts(self.planned(memory, arms, mask))[1]
+        memory = self.planned(estimate.memory.expand(*mu_hat.shape[:-1], -1), arms, mask)
+        plan = self._parts(memory)[1]
         first = (plan > 0).to(mu_hat.dtype).argmax(-1)
         probs = torch.nn.functional.one_hot(first, self.num_arms).to(mu_hat.dtype)
-        return ArmDecision(probs, mu_hat, mu_hat, width, mask, arms=arms)
+        return ArmDecision(probs, mu_hat, mu_hat, width, mask, memory=memory)
 
     def remember(self, memory: Tensor, arm: Tensor, reward: Tensor, decision: Decision) -> Tensor:
         assert isinstance(decision, ArmDecision)
-        assert decision.arms is not None
-        left, plan, pulled, total, phase = self._parts(self.planned(memory, decision.arms, decision.mask))
+        assert decision.memory is not None
+        planned = self._parts(memory)[1].sum(-1, keepdim=True) == 0  # then the decision began a phase
+        memory = torch.where(planned, decision.memory.to(memory.dtype), memory)
+        left, plan, pulled, total, phase = self._parts(memory)
         played = torch.nn.functional.one_hot(arm, self.num_arms).to(memory.dtype)
         plan = (plan - played).clamp(min=0)
         total = total + played * reward.to(memory.dtype).unsqueeze(-1)
