@@ -115,10 +115,11 @@ def main(argv: list[str] | None = None) -> None:
     more_help = "; more: regret against beta, eta's sensitivity, cost of learning; report: from tables that are there"
     parser.add_argument("part", choices=PARTS, help="what to make" + more_help)
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not what holds")
-    parser.add_argument("--out", type=Path, default=Path("results"), help="folder (default results)")
+    parser.add_argument("--out", type=Path, help="folder (default results, with --quick results/quick)")
     args = parser.parse_args(argv)
     scale = settings.QUICK if args.quick else settings.FULL
-    args.out.mkdir(parents=True, exist_ok=True)
+    out = args.out or Path("results/quick" if args.quick else "results")
+    out.mkdir(parents=True, exist_ok=True)
     panels = settings.PANELS
     if "SOFTUCB_DATA" not in os.environ:
         panels = [panel for panel in panels if panel.source == "synthetic"]
@@ -128,7 +129,7 @@ def main(argv: list[str] | None = None) -> None:
     about = {"command": command, "torch": torch.__version__, "scale": dataclasses.asdict(scale)}
     about |= {"eta_offline": settings.ETA_OFFLINE, "eta_online": settings.ETA_ONLINE, "fail_prob": settings.FAIL_PROB}
     for make in PARTS[args.part]:
-        make(scale, args.out, about)
+        make(scale, out, about)
 
 
 if __name__ == "__main__":
