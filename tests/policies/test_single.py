@@ -103,3 +103,18 @@ def test_large_sets_of_arms_go_the_general_way():
     assert not single.applies(policy.statistics, torch.zeros(2, 5, 8), dims=2)
     with torch.no_grad():
         assert policy(torch.zeros(4096, 8)).probs.shape == (4096,)
+
+
+def test_a_decisions_tensors_are_made_when_asked_for(seeded):
+    policy, arms = SoftUCBPolicy(3, dtype=torch.double), torch.randn(5, 3, generator=seeded(0)).double()
+    with torch.no_grad():
+        decision = policy(arms)
+    assert decision.probs is decision.probs
+    assert decision.gamma is decision.gamma
+    assert (decision.batch_shape, decision.num_arms) == (torch.Size(()), 5)
+    again = copy.deepcopy(decision)
+    assert again.probs.equal(decision.probs)
+    assert again.log_prob(torch.tensor(2)).item() == pytest.approx(decision.probs[2].log().item())
+    assert decision.sample(seeded(1)).equal(policy(arms).sample(seeded(1)))
+    with pytest.raises(AttributeError, match="no attribute 'price'"):
+        _ = decision.price

@@ -54,11 +54,12 @@ def figure_1(rows: Rows, out: Path) -> None:
     for start, kind in enumerate(("offline", "online")):
         part = _of(rows, kind=kind)
         at = [row["at"] for row in part]
-        for ax, key in zip(axes[2 * start :], ("beta", "regret"), strict=False):
-            ax.plot(at, [row[key] for row in part], color="#c8553d")
-            ax.set(title=f"{key} ({kind})", xlabel="trajectories" if kind == "offline" else "round", ylim=(0, None))
         low, high = [row["beta_low"] for row in part], [row["beta_high"] for row in part]
         axes[2 * start].fill_between(at, low, high, color="#c8553d", alpha=0.2, linewidth=0)
+        for ax, key in zip(axes[2 * start :], ("beta", "regret"), strict=False):
+            ax.plot(at, [row[key] for row in part], color="#c8553d")
+            spread = ", mean and 10% to 90%" if (kind, key) == ("online", "beta") else ""
+            ax.set(title=f"{key} ({kind}){spread}", xlabel="trajectories" if kind == "offline" else "round", ylim=(0, None))
     _save(figure, out)
 
 

@@ -1,14 +1,17 @@
 """Drawing an arm from probabilities by the inverse distribution function: one uniform number a decision."""
 
+from typing import Any
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
-def _draw_one(probs: Tensor, uniform: Tensor) -> Tensor:
-    """For one decision: torch's dispatch would cost more than the arithmetic."""
-    cdf = np.cumsum(probs.numpy(), dtype=np.float64)
-    return torch.from_numpy(np.array(cdf.searchsorted(uniform.item() * cdf[-1], side="right")))
+def draw_one(probs: NDArray[np.floating[Any]], uniform: float) -> Tensor:  # (K,) -> ()
+    """:func:`draw_arm` for one decision, in numpy: torch's dispatch would cost more than the arithmetic."""
+    cdf = np.cumsum(probs, dtype=np.float64)
+    return torch.from_numpy(np.array(cdf.searchsorted(uniform * cdf[-1], side="right")))
 
 
 def draw_arm(
@@ -22,7 +25,7 @@ def draw_arm(
         tensor([1, 1, 2])
     """
     if probs.dim() == 1 and probs.is_cpu and not (probs.requires_grad or torch.compiler.is_compiling()):
-        return _draw_one(probs, uniform)
+        return draw_one(probs.numpy(), uniform.item())
     cdf = probs.contiguous().cumsum(-1)
     threshold = (uniform * cdf.select(-1, -1)).unsqueeze(-1)  # rounding leaves the last entry off 1
     # right=True passes over a leading arm of mass 0; uniform < 1 keeps the threshold below the total, so some arm exceeds it

@@ -62,6 +62,7 @@ class BanditPolicy(nn.Module, ABC):
         self.refresh_every = check_integer(name, "refresh_every", refresh_every, low=1)
         self.register_buffer("_like", torch.empty(0, dtype=dtype, device=device), persistent=False)
         check_float_tensor(name, "dtype", self._like)
+        self.remembers = memory is not None  # keeps a memory of its own, by remember()
         self.register_buffer("_fresh_memory", memory, persistent=False)
         self.register_buffer("statistics", self._fresh(()))
 
@@ -120,12 +121,12 @@ class BanditPolicy(nn.Module, ABC):
         if mask is not None:
             check_mask(where, mask, (*(rows or arms.shape[:-2]), arms.shape[-2]), device=like.device)
         if not torch.is_grad_enabled() and single.applies(statistics, arms, dims=2):
-            decision = self._decide_one(where, arms, mask)
+            decision = self._decide_one(where, statistics, arms, mask)
             if decision is not None:
                 return decision
         return self.decide(self._estimate(where, arms, bandit), mask=mask, bandit=bandit)
 
-    def _decide_one(self, where: str, arms: Tensor, mask: Tensor | None) -> Decision | None:
+    def _decide_one(self, where: str, row: Tensor, arms: Tensor, mask: Tensor | None) -> Decision | None:
         """A short cut for one bandit and one set of arms, by a policy that has one."""
         return None
 
@@ -166,11 +167,6 @@ class BanditPolicy(nn.Module, ABC):
     def _next_gamma(self, decision: Decision | None, old: Tensor) -> Tensor:
         return old
 
-    @property
-    def remembers(self) -> bool:
-        """Does it keep a memory of its own, by :meth:`remember`?"""
-        return self._fresh_memory is not None
-
     def remember(
         self,
         memory: Tensor,  # (*B, M)
@@ -202,7 +198,11 @@ class BanditPolicy(nn.Module, ABC):
         check_observed(where, x.shape, reward.shape, rows, self.dim)
         if self.remembers:
             decision, arm = check_remembered(where, decision, arm, rows, lead=reward.shape, bandit=bandit)
-        elif not reward.requires_grad and single.applies(statistics, x, dims=1) and self._observe_next(x, reward, decision):
+        elif (
+            not reward.requires_grad
+            and single.applies(statistics, x, dims=1)
+            and self._observe_next(statistics, x, reward, decision)
+        ):
             return
         check_finite(where, "x", x)
         check_finite(where, "reward", reward)
@@ -226,9 +226,8 @@ class BanditPolicy(nn.Module, ABC):
             new = self._observe(self.statistics[bandit], x, reward, decision, arm)
         self.statistics.index_copy_(0, unique, new)
 
-    def _observe_next(self, x: Tensor, reward: Tensor, decision: Decision | None) -> bool:
+    def _observe_next(self, statistics: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> bool:
         """A short cut for one observation of one bandit; False when it is not finite, or a refresh is due."""
-        statistics = self.statistics
         row, wide, number = statistics.numpy(), x.numpy().astype(np.float64), reward.item()
         if not math.isfinite(number + wide.sum()) or (row[-2] + 1) % self.refresh_every == 0:
             return False

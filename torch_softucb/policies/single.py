@@ -3,7 +3,7 @@ arithmetic. The same formulas as in functional/, in numpy and float64; tests/pol
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_softucb.checks import values_readable
+from torch_softucb.functional.draw import draw_one
+from torch_softucb.types import Decision
 
 Array = NDArray[np.float64]
 MOST = 2**14  # features in all: beyond, the arithmetic counts and torch is as fast
@@ -32,6 +34,52 @@ def applies(row: Tensor, features: Tensor, dims: int) -> bool:
 
 def tensor(values: Array | float, dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(np.array(values, dtype=np.float32 if dtype == torch.float32 else np.float64))
+
+
+class OneDecision(Decision):
+    """A decision of one bandit; its tensors are made when they are asked for, and most requests ask for none."""
+
+    _dtype: torch.dtype
+    _values: dict[str, Any]
+
+    def __init__(self, dtype: torch.dtype, mask: Tensor | None, **values: Array | float) -> None:
+        self.__dict__.update(mask=mask, _dtype=dtype, _values=values)
+
+    def __getattr__(self, name: str) -> Tensor:  # a field that was not asked for yet
+        values = self.__dict__.get("_values", {})
+        if name not in values:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        made = self.__dict__[name] = tensor(values[name], self._dtype)
+        return made
+
+    # fields with a default are found on the class before __getattr__ is asked
+    beta = property(lambda self: self._made("beta"))
+    gamma = property(lambda self: self._made("gamma"))
+    next_gamma = property(lambda self: self._made("next_gamma"))
+
+    def _made(self, name: str) -> Tensor:
+        kept: Tensor | None = self.__dict__.get(f"_{name}")
+        if kept is None:
+            kept = self.__dict__[f"_{name}"] = tensor(self._values[name], self._dtype)
+        return kept
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        return _SINGLE
+
+    @property
+    def num_arms(self) -> int:
+        return len(self._values["probs"])
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        device = None if generator is None else generator.device
+        return self.pick(torch.rand((), generator=generator, dtype=self._dtype, device=device))
+
+    def pick(self, noise: Tensor) -> Tensor:
+        return draw_one(self._values["probs"], noise.item())
+
+
+_SINGLE = torch.Size(())
 
 
 def estimate(row: Tensor, arms: Tensor, dim: int) -> tuple[Array, Array]:

@@ -121,14 +121,14 @@ class SoftUCBPolicy(BanditPolicy):
         probs = softmax_unchecked(gamma.unsqueeze(-1) * index, mask)  # Eq. 8
         return Decision(probs, index, mu_hat, width, mask, beta, gamma, fresh)
 
-    def _decide_one(self, where: str, arms: Tensor, mask: Tensor | None) -> Decision | None:
-        if self.raw_beta.dim():
+    def _decide_one(self, where: str, row: Tensor, arms: Tensor, mask: Tensor | None) -> Decision | None:
+        raw, dtype = self.raw_beta, arms.dtype
+        if raw.dim():
             return None
-        row, dtype = self.statistics, arms.dtype
         mu_hat, width = single.estimate(row, arms, self.dim)
         if not math.isfinite(mu_hat.sum()):
             check_finite(where, "arms", arms)
-        beta = max(self.raw_beta.item(), 0.0)  # D9
+        beta = max(raw.item(), 0.0)  # D9
         choice = single.soft_choice(
             mu_hat,
             width,
@@ -139,16 +139,16 @@ class SoftUCBPolicy(BanditPolicy):
             carried=row[-1].item() if self.carries_gamma else 0.0,
             mask=None if mask is None else mask.numpy(),
         )
-        gamma = single.tensor(choice.gamma, dtype)
-        return Decision(
-            single.tensor(choice.probs, dtype),
-            single.tensor(choice.score, dtype),
-            single.tensor(mu_hat, dtype),
-            single.tensor(width, dtype),
+        return single.OneDecision(
+            dtype,
             mask,
-            single.tensor(beta, dtype),
-            gamma,
-            single.tensor(choice.fresh, dtype) if self.carries_gamma else gamma,
+            probs=choice.probs,
+            index=choice.score,
+            mu_hat=mu_hat,
+            width=width,
+            beta=beta,
+            gamma=choice.gamma,
+            next_gamma=choice.fresh,
         )
 
     def native_rule(self, seen: Tensor) -> NativeRule:
