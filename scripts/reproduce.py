@@ -21,8 +21,7 @@ from rich.progress import track
 
 from torch_softucb.experiments import figures, settings, studies
 from torch_softucb.experiments.report import report
-
-Rows = list[dict[str, Any]]
+from torch_softucb.experiments.rows import Rows
 
 
 def save(rows: Rows, out: Path, name: str, about: dict[str, Any]) -> None:

@@ -5,10 +5,11 @@ from typing import Any
 
 import matplotlib
 
+from torch_softucb.experiments.rows import Rows, having
+
 matplotlib.use("agg")
 import matplotlib.pyplot as plt
 
-Rows = list[dict[str, Any]]
 _COLOURS = {
     "SoftUCB offline": "#c8553d",
     "SoftUCB online": "#e39a3b",
@@ -33,16 +34,12 @@ def _save(figure: Any, out: Path) -> None:
     plt.close(figure)
 
 
-def _of(rows: Rows, **match: Any) -> Rows:
-    return [row for row in rows if all(row[key] == value for key, value in match.items())]
-
-
 def learning_curves(rows: Rows, out: Path) -> None:
     """Appendix F: beta against trajectories, a panel for every column of Table 1."""
     columns = sorted({(row["d"], row["T"]) for row in rows})
     figure, axes = plt.subplots(1, len(columns), figsize=(3.1 * len(columns), 2.9), layout="constrained", sharey=True)
     for ax, (dim, horizon) in zip(axes, columns, strict=True):
-        part = _of(rows, d=dim, T=horizon)
+        part = having(rows, d=dim, T=horizon)
         ax.plot([row["trajectories"] for row in part], [row["beta"] for row in part], color="#c8553d")
         ax.set(title=f"d = {dim}, T = {horizon}", xlabel="trajectories", ylim=(0, None))
     axes[0].set_ylabel("beta")
@@ -52,7 +49,7 @@ def learning_curves(rows: Rows, out: Path) -> None:
 def figure_1(rows: Rows, out: Path) -> None:
     figure, axes = plt.subplots(1, 4, figsize=(14, 3.2), layout="constrained")
     for start, kind in enumerate(("offline", "online")):
-        part = _of(rows, kind=kind)
+        part = having(rows, kind=kind)
         at = [row["at"] for row in part]
         low, high = [row["beta_low"] for row in part], [row["beta_high"] for row in part]
         axes[2 * start].fill_between(at, low, high, color="#c8553d", alpha=0.2, linewidth=0)
@@ -67,11 +64,11 @@ def figure_2(curves: Rows, variant: str, out: Path) -> None:
     panels = list(dict.fromkeys(row["panel"] for row in curves))
     figure, axes = plt.subplots(2, (len(panels) + 1) // 2, figsize=(15, 8.6), layout="constrained")
     for ax, panel in zip(axes.flat, panels, strict=False):
-        part = _of(curves, panel=panel, variant=variant)
+        part = having(curves, panel=panel, variant=variant)
         names = list(dict.fromkeys(row["policy"] for row in part))
-        ends = {name: _of(part, policy=name)[-1]["regret"] for name in names}
+        ends = {name: having(part, policy=name)[-1]["regret"] for name in names}
         for name in sorted(names, key=lambda n: ends[n]):
-            line = _of(part, policy=name)
+            line = having(part, policy=name)
             t, y, band = ([row[key] for row in line] for key in ("t", "regret", "band"))
             strong = name.startswith("SoftUCB o")
             ax.plot(t, y, color=_COLOURS[name], linewidth=2.4 if strong else 1.3, label=f"{name}  {ends[name]:.0f}")
@@ -94,10 +91,10 @@ def beta_curve(rows: Rows, out: Path) -> None:
     figure, axes = plt.subplots(1, len(panels), figsize=(3.4 * len(panels), 3.3), layout="constrained")
     for ax, panel in zip(axes, panels, strict=True):
         for name, label in (("SoftUCB, fixed beta", "SoftUCB"), ("LinUCB", "LinUCB")):
-            part = _of(rows, panel=panel, policy=name, learned=False)
+            part = having(rows, panel=panel, policy=name, learned=False)
             x, y, error = ([row[key] for row in part] for key in ("beta", "regret", "error"))
             ax.errorbar(x, y, [1.96 * e for e in error], color=_COLOURS[name], label=label, linewidth=1.3, capsize=2)
-        (end,) = _of(rows, panel=panel, learned=True)
+        (end,) = having(rows, panel=panel, learned=True)
         ax.plot(
             end["beta"], end["regret"], "*", color="#c8553d", markersize=15, label=f"learned {end['beta']:.2f}", zorder=5
         )
@@ -109,7 +106,7 @@ def beta_curve(rows: Rows, out: Path) -> None:
 def eta_sensitivity(rows: Rows, out: Path) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained")
     for panel, colour in zip(dict.fromkeys(row["panel"] for row in rows), ("#c8553d", "#3b6fb6"), strict=False):
-        part = _of(rows, panel=panel)
+        part = having(rows, panel=panel)
         eta = [max(row["eta"], 1e-4) for row in part]  # 0 is drawn at the left edge
         for ax, key in zip(axes, ("beta", "regret"), strict=True):
             ax.plot(eta, [row[key] for row in part], "o-", color=colour, label=panel)

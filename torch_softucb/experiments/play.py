@@ -129,12 +129,12 @@ def make(name: str, panel: Panel, horizon: int, value: float | None = None) -> B
     return policy
 
 
-def _generators(split: str, part: int = 0) -> dict[str, Any]:
+def _generators(split: str) -> dict[str, Any]:
     """Of a split's action draws and reward noise: the same for every policy."""
     at = _SPLITS.index(split)
     return {
-        "generator": torch.Generator().manual_seed(mixed_seed(at, part, 2)),
-        "noise_generator": torch.Generator().manual_seed(mixed_seed(at, part, 3)),
+        "generator": torch.Generator().manual_seed(mixed_seed(at, 0, 2)),
+        "noise_generator": torch.Generator().manual_seed(mixed_seed(at, 0, 3)),
     }
 
 

@@ -2,13 +2,8 @@
 
 from typing import Any
 
+from torch_softucb.experiments.rows import Rows, having
 from torch_softucb.experiments.settings import PAPER_BASELINES, TABLE_1_BOUND, TABLE_1_LEARNED
-
-Rows = list[dict[str, Any]]
-
-
-def _of(rows: Rows, **match: Any) -> Rows:
-    return [row for row in rows if all(row[key] == value for key, value in match.items())]
 
 
 def _table(header: list[str], rows: list[list[Any]]) -> str:
@@ -81,7 +76,7 @@ def _regret(row: dict[str, Any]) -> list[str]:
 def _regret_claims(rows: Rows) -> str:
     lines = ["## Figure 2: regret at the paper's settings"]
     for panel in dict.fromkeys(row["panel"] for row in rows):
-        part = _of(rows, panel=panel, variant="paper")
+        part = having(rows, panel=panel, variant="paper")
         ours = {row["policy"]: row["regret"] for row in part}
         table = _table(
             ["policy", "setting", "regret", "standard error", "SoftUCB offline over it, 95%", "slope"],
@@ -101,7 +96,7 @@ def _regret_claims(rows: Rows) -> str:
 def _tuned(rows: Rows) -> str:
     lines = ["## The fair comparison: every policy at its own best setting"]
     for panel in dict.fromkeys(row["panel"] for row in rows):
-        part = sorted(_of(rows, panel=panel, variant="tuned"), key=lambda row: row["regret"])
+        part = sorted(having(rows, panel=panel, variant="tuned"), key=lambda row: row["regret"])
         table = _table(
             ["policy", "setting", "regret", "standard error", "SoftUCB offline over it, 95%"],
             [_regret(row) for row in part],
@@ -116,9 +111,9 @@ def _tuned(rows: Rows) -> str:
 def _beta_curve(rows: Rows) -> str:
     lines = []
     for panel in dict.fromkeys(row["panel"] for row in rows):
-        grid = _of(rows, panel=panel, policy="SoftUCB, fixed beta", learned=False)
+        grid = having(rows, panel=panel, policy="SoftUCB, fixed beta", learned=False)
         best = min(grid, key=lambda row: float(row["regret"]))
-        (end,) = _of(rows, panel=panel, learned=True)
+        (end,) = having(rows, panel=panel, learned=True)
         lines.append([panel, end["beta"], f"{end['regret']:.1f}", best["beta"], f"{best['regret']:.1f}"])
     table = _table(["panel", "learned beta", "its regret", "best beta of a grid", "its regret"], lines)
     return f"## Regret as a function of beta\n{table}"

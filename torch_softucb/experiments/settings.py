@@ -20,10 +20,6 @@ class Panel:
     high: float
     intercept: bool = False
 
-    @property
-    def key(self) -> str:
-        return self.title.lower().replace(" = ", "").replace(", ", "_").replace(" ", "_")
-
 
 PANELS = [
     Panel("Synthetic d = 10", "synthetic", 10, 0.5, -1.0, 1.0),

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torch_softucb import functional as F
 from torch_softucb.experiments.play import learn_offline, learn_online, make, play, problems
+from torch_softucb.experiments.rows import Rows
 from torch_softucb.experiments.settings import (
     BETA_CURVE,
     ETA_OFFLINE,
@@ -23,7 +24,6 @@ from torch_softucb.experiments.settings import (
 )
 from torch_softucb.types import BanditProblem
 
-Rows = list[dict[str, Any]]
 Track = Callable[[Iterable[Any], str], Iterable[Any]]
 
 

@@ -1,5 +1,6 @@
 """Policies that play one fixed set of arms and remember every arm's rewards."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -59,16 +60,15 @@ def gram(estimate: Estimate) -> Tensor:  # (*B, K, K)
     return half @ half.mT
 
 
-def sampled(policy: BanditPolicy, estimate: Estimate, mask: Tensor | None, draw: object) -> Decision:
+def sampled(policy: BanditPolicy, estimate: Estimate, mask: Tensor | None, draw: Callable[[Tensor], Tensor]) -> Decision:
     """A decision that can only be drawn; ``draw`` turns standard normal numbers into an index."""
-    count = policy.normals_per_decision
     return SampledDecision(
         None,  # type: ignore[arg-type]
         estimate.mu_hat,
         estimate.mu_hat,
         estimate.width,
         mask,
-        draw=draw,  # type: ignore[arg-type]
-        dim=count,
+        draw=draw,
+        dim=policy.normals_per_decision,
         name=type(policy).__name__,
     )
