@@ -10,8 +10,8 @@ from torch import Tensor
 
 def draw_one(probs: NDArray[np.floating[Any]], uniform: float) -> Tensor:  # (K,) -> ()
     """:func:`draw_arm` for one decision, in numpy: torch's dispatch would cost more than the arithmetic."""
-    cdf = np.cumsum(probs, dtype=np.float64)
-    return torch.from_numpy(np.array(cdf.searchsorted(uniform * cdf[-1], side="right")))
+    cdf = np.add.accumulate(probs, dtype=np.float64)
+    return torch.from_numpy(np.array(cdf.searchsorted(uniform * cdf[-1], "right")))
 
 
 def draw_arm(

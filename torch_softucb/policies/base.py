@@ -229,7 +229,7 @@ class BanditPolicy(nn.Module, ABC):
     def _observe_next(self, statistics: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> bool:
         """A short cut for one observation of one bandit; False when it is not finite, or a refresh is due."""
         row, wide, number = statistics.numpy(), x.numpy().astype(np.float64), reward.item()
-        if not math.isfinite(number + wide.sum()) or (row[-2] + 1) % self.refresh_every == 0:
+        if not math.isfinite(number + np.add.reduce(wide)) or (row[-2] + 1) % self.refresh_every == 0:
             return False
         gamma = self._next_gamma(decision, statistics.select(-1, -1)).item() if self.carries_gamma else row[-1]
         row[:] = single.observe(row, wide, number, gamma)

@@ -87,7 +87,7 @@ def estimate(row: Tensor, arms: Tensor, dim: int) -> tuple[Array, Array]:
     numbers, square = row.numpy(), dim * dim
     root, b = numbers[square : 2 * square].reshape(dim, dim), numbers[2 * square : 2 * square + dim]
     w = arms.numpy().astype(np.float64) @ root
-    return w @ (b @ root), np.sqrt(np.einsum("kd,kd->k", w, w))
+    return w @ (b @ root), np.sqrt(np.vecdot(w, w))
 
 
 def soft_choice(
@@ -104,9 +104,10 @@ def soft_choice(
     """functional.soft_ucb_index, coldness or smooth_coldness, and arm_probabilities: Eqs. 6-9."""
     radius = beta * width
     lower = mu_hat - radius
-    index = mu_hat + radius - (lower if mask is None else lower[mask]).max()
+    index = mu_hat + radius
+    index -= np.maximum.reduce(lower if mask is None else lower[mask])
     allowed = index if mask is None else index[mask]
-    top = float(allowed.max())
+    top = float(np.maximum.reduce(allowed))
     odds = delta / (1 - delta)
     fresh = 0.0
     if coldness == "smooth" and top > 0:
@@ -115,10 +116,10 @@ def soft_choice(
         num_low = int(np.count_nonzero(allowed < 0))
         fresh = math.log(num_low * odds) / top if num_low else 0.0
     gamma = carried if coldness == "lagged" else fresh
-    probs = np.exp(gamma * (index - top))
+    weights = np.exp(gamma * (index - top))
     if mask is not None:
-        probs = np.where(mask, probs, 0.0)
-    return SoftChoice(probs / probs.sum(), index, gamma, fresh)
+        weights *= mask
+    return SoftChoice(weights / np.add.reduce(weights), index, gamma, fresh)
 
 
 def observe(row: Array, x: Array, reward: float, gamma: float) -> Array:

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -126,7 +127,7 @@ class SoftUCBPolicy(BanditPolicy):
         if raw.dim():
             return None
         mu_hat, width = single.estimate(row, arms, self.dim)
-        if not math.isfinite(mu_hat.sum()):
+        if not math.isfinite(np.add.reduce(mu_hat)):
             check_finite(where, "arms", arms)
         beta = max(raw.item(), 0.0)  # D9
         choice = single.soft_choice(
