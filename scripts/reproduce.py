@@ -52,46 +52,47 @@ def load(out: Path, name: str) -> Rows:
         return [{key: value(text) for key, text in row.items()} for row in csv.DictReader(file)]
 
 
-def table1(scale, out, about):
+def table1(panels, scale, out, about):
     rows, curves = studies.table_1(scale, track)
     save(rows, out, "table1", about)
     save(curves, out, "appendix_f", about)
     figures.learning_curves(curves, out / "appendix_f.png")
 
 
-def appendix_f(scale, out, about):
+def appendix_f(panels, scale, out, about):
     if not (out / "appendix_f.csv").exists():
-        table1(scale, out, about)
+        table1(panels, scale, out, about)
     figures.learning_curves(load(out, "appendix_f"), out / "appendix_f.png")
 
 
-def figure1(scale, out, about):
+def figure1(panels, scale, out, about):
     rows = studies.figure_1(scale, track)
     save(rows, out, "figure1", about)
     figures.figure_1(rows, out / "figure1.png")
 
 
-def figure2(scale, out, about):
-    finals, curves, sweeps = studies.figure_2(scale, track)
+def figure2(panels, scale, out, about):
+    finals, curves, sweeps = studies.figure_2(panels, scale, track)
     for rows, name in ((finals, "figure2"), (curves, "figure2_curves"), (sweeps, "figure2_sweeps")):
         save(rows, out, name, about)
     for variant in ("paper", "tuned"):
         figures.figure_2(curves, variant, out / f"figure2_{variant}.png")
 
 
-def more(scale, out, about):
-    for name, study, figure in (
-        ("beta_curve", studies.beta_curve, figures.beta_curve),
-        ("eta", studies.eta_sensitivity, figures.eta_sensitivity),
-        ("cost", studies.cost, None),
+def more(panels, scale, out, about):
+    synthetic = [panel for panel in panels if panel.source == "synthetic"]
+    for name, study, of, figure in (
+        ("beta_curve", studies.beta_curve, panels, figures.beta_curve),
+        ("eta", studies.eta_sensitivity, synthetic, figures.eta_sensitivity),
+        ("cost", studies.cost, synthetic, None),
     ):
-        rows = study(scale, track)
+        rows = study(of, scale, track)
         save(rows, out, name, about)
         if figure is not None:
             figure(rows, out / f"{name}.png")
 
 
-def write_report(scale, out, about):
+def write_report(panels, scale, out, about):
     tables = {name: load(out, name) for name in ("table1", "figure2", "beta_curve", "eta", "cost")}
     size = f"{scale.test} test problems a panel, T = {scale.horizon}"
     (out / "REPORT.md").write_text(report(tables, command=about["command"], scale=size))
@@ -123,12 +124,11 @@ def main(argv: list[str] | None = None) -> None:
     if "SOFTUCB_DATA" not in os.environ:
         panels = [panel for panel in panels if panel.source == "synthetic"]
         print("SOFTUCB_DATA is not set: MovieLens and Jester are left out.")
-    studies.PANELS = panels
     command = f"python scripts/reproduce.py {args.part}{' --quick' if args.quick else ''}"
     about = {"command": command, "torch": torch.__version__, "scale": dataclasses.asdict(scale)}
     about |= {"eta_offline": settings.ETA_OFFLINE, "eta_online": settings.ETA_ONLINE, "fail_prob": settings.FAIL_PROB}
     for make in PARTS[args.part]:
-        make(scale, out, about)
+        make(panels, scale, out, about)
 
 
 if __name__ == "__main__":

@@ -180,6 +180,18 @@ def test_lin_giro_draws_as_resampling_every_arms_list_does(seeded):
     _assert_same_distribution(policy, arms, np.array(literal), seeded)
 
 
+@pytest.mark.parametrize("name", ["lin_phe", "lin_giro"])
+def test_the_first_rounds_span_the_features(name, seeded):
+    """With rewards that are all positive, a policy that begins with any one arm would never leave it."""
+    problem = synthetic_problem(num_problems=20, num_arms=30, dim=D, dtype=torch.double, generator=seeded(0))
+    positive = type(problem)(problem.arms, problem.means + 2.0, 0.1)
+    policy = type(MADE[name]())(D, 30, reward_low=0.0, reward_high=4.0, dtype=torch.double)
+    got = rollout(policy, positive, horizon=200, generator=seeded(1), record=["arm"])
+    played = problem.arms[torch.arange(20), got.records["arm"][:D]]  # (D, 20, D)
+    assert (torch.linalg.svdvals(played.transpose(0, 1))[:, -1] > 0.1).all()
+    assert (got.records["arm"].T.sort(-1).values.diff(dim=-1) > 0).sum(-1).min() >= 3
+
+
 def test_bootstrap_thompson_draws_as_weighting_every_observation_does(seeded):
     """Normal sums against Poisson weights on the raw history of 400 rounds: they agree as sums of many do."""
     policy = BootstrapThompson(D, K, prior_std=0.7, dtype=torch.double)

@@ -62,7 +62,9 @@ def figure_1(rows: Rows, out: Path) -> None:
 
 def figure_2(curves: Rows, variant: str, out: Path) -> None:
     panels = list(dict.fromkeys(row["panel"] for row in curves))
-    figure, axes = plt.subplots(2, (len(panels) + 1) // 2, figsize=(15, 8.6), layout="constrained")
+    figure, axes = plt.subplots(
+        2, (len(panels) + 1) // 2, figsize=(6.2 * ((len(panels) + 1) // 2), 8.6), layout="constrained"
+    )
     for ax, panel in zip(axes.flat, panels, strict=False):
         part = having(curves, panel=panel, variant=variant)
         names = list(dict.fromkeys(row["policy"] for row in part))
@@ -78,7 +80,7 @@ def figure_2(curves: Rows, variant: str, out: Path) -> None:
             )  # fmt: skip
         ax.set(title=panel, xlabel="round", ylabel="cumulative regret", yscale="log")
         ax.set_ylim(bottom=max(1.0, 0.5 * min(ends.values()) ** 0.5))
-        ax.legend(fontsize=7, frameon=False, loc="lower right")
+        ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     settings = (
         "the paper's settings" if variant == "paper" else "each policy at its own best setting, tuned on other problems"
     )

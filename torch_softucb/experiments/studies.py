@@ -17,7 +17,6 @@ from torch_softucb.experiments.settings import (
     ETA_ONLINE,
     ETAS,
     GRIDS,
-    PANELS,
     TABLE_1,
     Panel,
     Scale,
@@ -107,12 +106,12 @@ def tune(name: str, panel: Panel, scale: Scale) -> tuple[float, Rows]:
     return best, rows
 
 
-def figure_2(scale: Scale, track: Track) -> tuple[Rows, Rows, Rows]:
+def figure_2(panels: list[Panel], scale: Scale, track: Track) -> tuple[Rows, Rows, Rows]:
     """Regret of every policy on every panel, at the paper's settings and tuned; curves; sweeps."""
     finals: Rows = []
     curves: Rows = []
     sweeps: Rows = []
-    jobs = [(panel, name) for panel in PANELS for name in ("SoftUCB offline", *(n for n in GRIDS if n != "SoftUCB offline"))]
+    jobs = [(panel, name) for panel in panels for name in ("SoftUCB offline", *(n for n in GRIDS if n != "SoftUCB offline"))]
     ours: dict[tuple[str, str], Tensor] = {}
     for panel, name in track(jobs, "Figure 2"):
         test = problems(panel, "test", scale.test)
@@ -158,10 +157,10 @@ def _slope(curve: Tensor) -> float:  # (T,)
     return float(((t - t.mean()) * (y - y.mean())).sum() / (t - t.mean()).square().sum())
 
 
-def beta_curve(scale: Scale, track: Track) -> Rows:
+def beta_curve(panels: list[Panel], scale: Scale, track: Track) -> Rows:
     """Regret of SoftUCB and LinUCB at fixed betas, and at the beta that is learned."""
     rows: Rows = []
-    for panel in track(PANELS, "regret(beta)"):
+    for panel in track(panels, "regret(beta)"):
         test = problems(panel, "test", scale.test)
         learned = learn_offline(panel, scale, steps=scale.short_steps).last
         jobs = [(name, beta, False) for name in ("SoftUCB, fixed beta", "LinUCB") for beta in BETA_CURVE]
@@ -173,10 +172,10 @@ def beta_curve(scale: Scale, track: Track) -> Rows:
     return rows
 
 
-def eta_sensitivity(scale: Scale, track: Track) -> Rows:
+def eta_sensitivity(panels: list[Panel], scale: Scale, track: Track) -> Rows:
     """Where beta ends, and what it costs, for every eta."""
     rows: Rows = []
-    for panel in track(PANELS[:2], "eta"):
+    for panel in track(panels, "eta"):
         test = problems(panel, "test", scale.test)
         for eta in ETAS:
             run = learn_offline(panel, scale, eta=eta, steps=scale.short_steps)
@@ -187,7 +186,7 @@ def eta_sensitivity(scale: Scale, track: Track) -> Rows:
     return rows
 
 
-def cost(scale: Scale, track: Track) -> Rows:
+def cost(panels: list[Panel], scale: Scale, track: Track) -> Rows:
     """Regret of the beta that is learned against the best of a grid search that played as many trajectories."""
     rows: Rows = []
     grid = GRIDS["SoftUCB, fixed beta"][1]
@@ -195,7 +194,7 @@ def cost(scale: Scale, track: Track) -> Rows:
     def regret(panel: Panel, beta: float, problem: BanditProblem, split: str) -> Tensor:
         return play(make("SoftUCB, fixed beta", panel, scale.horizon, beta), problem, split, scale.horizon)[-1]
 
-    for panel in track(PANELS[:2], "cost of learning"):
+    for panel in track(panels, "cost of learning"):
         test = problems(panel, "test", scale.test)
         for steps in sorted({max(2, scale.steps // 25), max(3, scale.steps // 5), scale.steps}):
             budget = steps * scale.trajectories

@@ -60,6 +60,16 @@ def gram(estimate: Estimate) -> Tensor:  # (*B, K, K)
     return half @ half.mT
 
 
+def basis_first(estimate: Estimate, index: Tensor, z: Tensor) -> Tensor:  # (*B, K)
+    """``index``, but the width in the first d rounds: these play, in turn, the arm that the others tell least about (of
+    equal ones, the one that ``z`` prefers).
+
+    Where nothing was seen all indices are equal, and with rewards above 0 the arm that is played first would stay best.
+    """
+    early = (estimate.seen < estimate.arms.shape[-1]).unsqueeze(-1)
+    return torch.where(early, estimate.width * (1 + 1e-3 * z), index)
+
+
 def sampled(policy: BanditPolicy, estimate: Estimate, mask: Tensor | None, draw: Callable[[Tensor], Tensor]) -> Decision:
     """A decision that can only be drawn; ``draw`` turns standard normal numbers into an index."""
     return SampledDecision(

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_arms_fit, check_number, check_span
-from torch_softucb.policies.arms import ArmPolicy, gram, sampled
+from torch_softucb.policies.arms import ArmPolicy, basis_first, gram, sampled
 from torch_softucb.types import Decision, Estimate
 
 
@@ -15,6 +15,7 @@ class LinGiro(ArmPolicy):
     With ridge weight (1 + 2 a) alpha, theta = V^-1 sum_k x_k R_k / (1 + 2 a), R_k the sum of arm k's draw. R_k is taken as
     normal with the exact mean and variance of that sum, which depend on the arm's first two moments only: a decision takes K
     random numbers whatever the length of the history.
+    The first d rounds play d arms that span the features; the source plays every arm once, which features make needless.
 
     Args:
         dim: number of features d.
@@ -28,10 +29,11 @@ class LinGiro(ArmPolicy):
 
     Example:
         >>> policy = LinGiro(2, num_arms=2)
-        >>> decision = policy(torch.eye(2))
-        >>> policy.update(torch.tensor([0.0, 1.0]), torch.tensor(1.0), decision=decision, arm=torch.tensor(1))
-        >>> policy(torch.eye(2)).draw(torch.zeros(2))  # 1/2 (V^-1) of the draw's mean, (1 + 0 + 1) / 3
-        tensor([0.0000, 0.3333])
+        >>> for arm in (0, 1):
+        ...     paid = torch.tensor(float(arm))
+        ...     policy.update(torch.eye(2)[arm], paid, decision=policy(torch.eye(2)), arm=torch.tensor(arm))
+        >>> policy(torch.eye(2)).draw(torch.zeros(2))  # half (V^-1) of the draws' means, (0 + 0 + 1) / 3 and (1 + 0 + 1) / 3
+        tensor([0.1667, 0.3333])
     """
 
     def __init__(
@@ -66,6 +68,6 @@ class LinGiro(ArmPolicy):
 
         def draw(z: Tensor) -> Tensor:  # (*B, K)
             drawn = size * mean + spread * z
-            return (products @ drawn.unsqueeze(-1)).squeeze(-1) / (1 + 2 * a)
+            return basis_first(estimate, (products @ drawn.unsqueeze(-1)).squeeze(-1) / (1 + 2 * a), z)
 
         return sampled(self, estimate, mask, draw)

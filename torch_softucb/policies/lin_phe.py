@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_arms_fit, check_number, check_span
-from torch_softucb.policies.arms import ArmPolicy, gram, sampled
+from torch_softucb.policies.arms import ArmPolicy, basis_first, gram, sampled
 from torch_softucb.types import Decision, Estimate
 
 
@@ -15,6 +15,7 @@ class LinPHE(ArmPolicy):
     With ridge weight (1 + a) alpha, as in the source, theta = V^-1 (b + sum_k x_k U_k) / (1 + a), where U_k is the sum of
     arm k's a n_k pseudo-rewards. The binomial number of coins is a normal one rounded to a whole number within [0, a n_k]
     (total variation below 0.01), so that a decision takes K random numbers whatever the length of the history.
+    The first d rounds play d arms that span the features, as the source begins.
 
     Args:
         dim: number of features d.
@@ -28,10 +29,11 @@ class LinPHE(ArmPolicy):
 
     Example:
         >>> policy = LinPHE(2, num_arms=2)
-        >>> decision = policy(torch.eye(2))
-        >>> policy.update(torch.tensor([0.0, 1.0]), torch.tensor(1.0), decision=decision, arm=torch.tensor(1))
-        >>> policy(torch.eye(2)).pick(torch.ones(2))  # its coin fell high
-        tensor(1)
+        >>> for arm in (0, 1):
+        ...     paid = torch.tensor(float(arm))
+        ...     policy.update(torch.eye(2)[arm], paid, decision=policy(torch.eye(2)), arm=torch.tensor(arm))
+        >>> policy(torch.eye(2)).draw(torch.tensor([-1.0, 1.0]))  # one coin low, one high
+        tensor([0.0000, 0.5000])
     """
 
     def __init__(
@@ -63,6 +65,6 @@ class LinPHE(ArmPolicy):
         def draw(z: Tensor) -> Tensor:  # (*B, K)
             heads = (coins / 2 + coins.sqrt() / 2 * z).round().clamp(min=0).minimum(coins)
             pseudo = coins * low + span * heads
-            return (mu_hat + (products @ pseudo.unsqueeze(-1)).squeeze(-1)) / (1 + a)
+            return basis_first(estimate, (mu_hat + (products @ pseudo.unsqueeze(-1)).squeeze(-1)) / (1 + a), z)
 
         return sampled(self, estimate, mask, draw)
