@@ -12,7 +12,7 @@ import torch_softucb
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "torch_softucb"
-LAYERS = ["checks", "streams", "functional", "types", "problems", "policies"]
+LAYERS = ["checks", "streams", "functional", "types", "problems", "policies", "recommend"]
 LAYERS += ["fixed_arms", "compiled", "native", "simulation", "rollout", "training", "experiments"]
 
 
@@ -37,7 +37,7 @@ def test_imports_go_downwards_only(file):
 
 
 def test_import_stays_light():
-    heavy = ("lightning", "matplotlib", "pandas", "scipy", "rich")
+    heavy = ("lightning", "matplotlib", "pandas", "pyarrow", "scipy", "rich")
     script = f"import sys, torch_softucb; print(*[m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == ""

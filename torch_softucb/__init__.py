@@ -17,6 +17,7 @@ from torch_softucb.policies import (
     SoftUCBPolicy,
 )
 from torch_softucb.problems import synthetic_problem
+from torch_softucb.recommend import SoftUCBHead
 from torch_softucb.rollout import rollout
 from torch_softucb.types import BanditProblem, Decision, Trajectory
 
@@ -36,6 +37,7 @@ __all__ = [
     "NumericalError",
     "PhasedElimination",
     "SoftElim",
+    "SoftUCBHead",
     "SoftUCBPolicy",
     "Trajectory",
     "functional",

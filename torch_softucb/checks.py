@@ -373,3 +373,143 @@ def check_arms_fit(where: str, num_arms: int, given: int) -> None:
 def check_span(where: str, low: float, high: float) -> tuple[float, float]:
     low = check_number(where, "reward_low", low, low=-math.inf, open_low=True)
     return low, check_number(where, "reward_high", high, low=low, open_low=True)
+
+
+def check_slate(where: str, k: object, mask: Tensor | None, num_arms: int) -> None:
+    size = check_integer(where, "k", k, low=1)
+    if mask is None:
+        if size > num_arms:
+            raise ValueError(f"{where}: k must be at most the number of arms, {num_arms}, got {size}")
+        return
+    allowed = mask.sum(-1)
+    if values_readable(mask) and bool((allowed < size).any()):
+        first = tuple((allowed < size).nonzero()[0].tolist())
+        raise ValueError(
+            f"{where}: k must be at most the number of allowed arms, {int(allowed[first])} in row {first}, got {size}"
+        )
+
+
+def check_head_policy(where: str, policy: Any, dim: int) -> None:
+    if policy.remembers or policy.carries_gamma:
+        kind = type(policy).__name__ + ("" if policy.remembers else " with coldness='lagged'")
+        raise ValueError(
+            f"{where}: feedback may come late and in any order, which {kind} cannot take; "
+            "use SoftUCBPolicy ('current' or 'smooth'), LinUCB, LinTS, EpsilonGreedy or SoftElim"
+        )
+    if dim < 1:
+        raise ValueError(f"{where}: policy must have dim 2 or more to hold an intercept and a feature, got {policy.dim}")
+
+
+def check_named(where: str, bandit: Tensor | None, bandits: torch.Size) -> None:
+    if bandits and bandit is None:
+        raise ValueError(
+            f"{where}: bandit must be given, a tensor (N,) of ids: the policy keeps statistics of {bandits.numel()} bandits"
+        )
+
+
+def check_candidates(where: str, features: object, dim: int) -> None:
+    """What an encoder gives: candidates' features."""
+    if not isinstance(features, Tensor):
+        raise TypeError(f"{where}: encoder must return a tensor (N, K, {dim}), got {type(features).__name__}")
+    shape = features.shape
+    ok = len(shape) >= 2 and shape[-1] == dim
+    check_shape(where, "encoder output", shape, ok, f"(K, {dim}) or (N, K, {dim})")
+    if not torch.compiler.is_compiling() and (shape[-2] < 1 or 0 in shape[:-2]):
+        raise ValueError(f"{where}: every request needs at least one candidate, got an empty list, shape {tuple(shape)}")
+
+
+def check_feedback(where: str, ids: object, reward: object, *, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    if not isinstance(ids, Tensor) or ids.dtype != torch.int64:
+        got = f"dtype {ids.dtype}" if isinstance(ids, Tensor) else type(ids).__name__
+        raise TypeError(f"{where}: id must be an int64 tensor of decision ids, got {got}")
+    if not isinstance(reward, Tensor) or not reward.is_floating_point():
+        got = f"dtype {reward.dtype}" if isinstance(reward, Tensor) else type(reward).__name__
+        raise TypeError(f"{where}: reward must be a floating point tensor, got {got}")
+    check_shape(where, "reward", reward.shape, reward.shape == ids.shape, f"{tuple(ids.shape)}, that of id")
+    check_finite(where, "reward", reward)
+    return ids.reshape(-1), reward.reshape(-1).to(dtype)
+
+
+def check_carries_features(where: str, features: Tensor | None) -> Tensor:
+    if features is None:
+        raise ValueError(f"{where}: decision must come from this head, got one without features; use head(...)")
+    return features
+
+
+def check_known_decision(where: str, decision: int, position: int, answered: bool) -> None:
+    """Called for a decision that is not open."""
+    if answered:
+        raise ValueError(
+            f"{where}: decision {decision} (position {position}) was answered or dropped before; nothing was changed; "
+            "use on_repeat='ignore' to pass over such feedback"
+        )
+    raise ValueError(f"{where}: decision {decision} (position {position}) is unknown to this head; nothing was changed")
+
+
+def check_pending(where: str, pending: object, rows: torch.Size, dim: int) -> None:
+    check_float_tensor(where, "pending", pending)
+    shape, square = pending.shape, (dim, dim)  # type: ignore[attr-defined]
+    check_shape(where, "pending", shape, shape in (square, (*rows, *square)), f"{square} or {(*rows, *square)}")
+    check_finite(where, "pending", pending)  # type: ignore[arg-type]
+
+
+def check_logged(
+    where: str,
+    propensity: Tensor | None,
+    context: Tensor | None,
+    candidates: Tensor | None,
+    features: Tensor | None,
+    shape: torch.Size,
+) -> None:
+    if propensity is None:
+        raise ValueError(
+            f"{where}: served has no propensity (LinTS has none in closed form), and a log without it cannot be evaluated; "
+            "use a policy with probabilities"
+        )
+    requests = shape[:1]
+    if context is not None:
+        check_shape(where, "context", context.shape, context.shape == requests, str(tuple(requests)))
+    for name, value, trailing in (("candidates", candidates, 1), ("features", features, 2)):
+        if value is not None:
+            ok = value.shape[:-trailing] in ((), requests) and value.dim() >= trailing
+            check_shape(where, name, value.shape, ok, f"(K{', d' * (trailing - 1)}) or (N, K{', d' * (trailing - 1)})")
+    for name, value in (("context", context), ("candidates", candidates)):
+        if value is not None and value.dtype != torch.int64:
+            raise TypeError(f"{where}: {name} must be an int64 tensor, got dtype {value.dtype}")
+
+
+def check_same_dims(where: str, dims: Collection[int]) -> None:
+    if len(set(dims)) > 1:
+        raise ValueError(
+            f"{where}: all decisions must have features of one length, got {sorted(set(dims))}; read the segments of one "
+            "model at a time"
+        )
+
+
+def check_log(
+    where: str,
+    reward: Tensor | None,
+    arm: Tensor | None,
+    propensity: Tensor | None,
+    target_probs: Tensor,
+    reward_hat: Tensor | None,
+) -> None:
+    """Columns of a log, and what a target policy and a model say of them."""
+    check_shape(
+        where, "target_probs", target_probs.shape, target_probs.dim() == 2 and len(target_probs) > 1, "(n, K), n >= 2"
+    )
+    rows = target_probs.shape[:1]
+    for name, value in (("reward", reward), ("propensity", propensity)):
+        if value is not None:
+            check_shape(where, name, value.shape, value.shape == rows, str(tuple(rows)))
+            check_finite(where, name, value)
+    if reward_hat is not None:
+        shape = target_probs.shape
+        check_shape(where, "reward_hat", reward_hat.shape, reward_hat.shape == shape, str(tuple(shape)))
+        check_finite(where, "reward_hat", reward_hat)
+    if arm is not None:
+        check_arm_ids(where, arm, rows, target_probs.shape[-1])
+    check_not_negative(where, "target_probs", target_probs)
+    if propensity is not None and not bool(((propensity > 0) & (propensity <= 1)).all()):
+        row = int((~((propensity > 0) & (propensity <= 1))).nonzero()[0])
+        raise ValueError(f"{where}: propensity must be in (0, 1], got {float(propensity[row])} in row {row}")

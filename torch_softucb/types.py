@@ -17,9 +17,11 @@ from torch_softucb.checks import (
     check_noise_std,
     check_same_dtype,
     check_shape,
+    check_slate,
 )
 from torch_softucb.functional.draw import draw_arm
 from torch_softucb.functional.policy import masked
+from torch_softucb.functional.slate import draw_slate, slate_log_prob
 
 
 class RidgeState(NamedTuple):
@@ -46,6 +48,17 @@ class Estimate(NamedTuple):
     memory: Tensor  # (*B, M)
 
 
+class Slate(NamedTuple):
+    """Different arms in order; ``log_prob`` is None where arms have no probability in closed form."""
+
+    arm: Tensor  # (*B, k) int64
+    log_prob: Tensor | None  # (*B, k) of each item given those before it; the slate's is their sum
+
+    @property
+    def slate_log_prob(self) -> Tensor | None:  # (*B,)
+        return None if self.log_prob is None else self.log_prob.sum(-1)
+
+
 class NativeRule(NamedTuple):
     """How a policy decides, in numbers, for the native kernel (:mod:`torch_softucb.native`)."""
 
@@ -68,6 +81,8 @@ class Decision:
     beta: Tensor | None = None  # () or (*B,) confidence width, of policies that have one
     gamma: Tensor | None = None  # (*B,) coldness behind probs, of softmax policies
     next_gamma: Tensor | None = None  # (*B,) coldness for the next round (lagged)
+    features: Tensor | None = None  # (K, d) or (*B, K, d) what was decided on; from a SoftUCBHead
+    bandit: Tensor | None = None  # (N,) whose statistics were used; likewise
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -87,6 +102,19 @@ class Decision:
     def pick(self, noise: Tensor) -> Tensor:  # (*B,) uniform in [0, 1) -> (*B,) int64
         """The arm that these random numbers choose; the same numbers choose the same arm."""
         return draw_arm(self.probs.detach() if self.probs.requires_grad else self.probs, noise)
+
+    def sample_topk(self, k: int, generator: torch.Generator | None = None) -> Slate:
+        """Draw a slate of ``k`` arms, one after the other without replacement (Plackett-Luce), by Gumbel top-k."""
+        device = self.index.device if generator is None else generator.device
+        noise = torch.rand(self.index.shape, generator=generator, dtype=torch.float64, device=device)
+        return self.pick_topk(k, noise.to(self.index.device))
+
+    def pick_topk(self, k: int, noise: Tensor) -> Slate:  # (*B, K) uniform in [0, 1), float64
+        """The slate that these random numbers choose."""
+        check_slate("Decision.sample_topk", k, self.mask, self.num_arms)
+        log_probs = self.log_probs
+        arm = draw_slate(log_probs.detach(), self.index.detach(), noise, k=k, mask=self.mask)
+        return Slate(arm, slate_log_prob(log_probs, arm))
 
     @property
     def log_probs(self) -> Tensor:  # (*B, K), -inf at arms of probability 0

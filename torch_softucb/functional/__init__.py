@@ -14,6 +14,15 @@ from torch_softucb.functional.objective import (
     online_objective,
     sum_width,
 )
+from torch_softucb.functional.off_policy import (
+    Evaluation,
+    cross_fitted_rewards,
+    direct_method,
+    doubly_robust,
+    inverse_propensity,
+    self_normalised,
+    switch_doubly_robust,
+)
 from torch_softucb.functional.policy import arm_probabilities, coldness, greedy_probabilities, smooth_coldness
 from torch_softucb.functional.regret import expected_regret
 from torch_softucb.functional.ridge import (
@@ -24,19 +33,26 @@ from torch_softucb.functional.ridge import (
     ridge_root_update,
     short_is_enough,
 )
+from torch_softucb.functional.slate import draw_slate, slate_log_prob
 
 __all__ = [
+    "Evaluation",
     "Objective",
     "OnlineGradient",
     "arm_probabilities",
     "beta_upper_bound",
     "coldness",
     "coverage",
+    "cross_fitted_rewards",
+    "direct_method",
+    "doubly_robust",
     "draw_arm",
+    "draw_slate",
     "expected_regret",
     "expected_reward",
     "g_optimal_design",
     "greedy_probabilities",
+    "inverse_propensity",
     "nonnegative",
     "nonnegative_gradient",
     "num_suboptimal",
@@ -50,9 +66,12 @@ __all__ = [
     "ridge_estimate_blocks",
     "ridge_root",
     "ridge_root_update",
+    "self_normalised",
     "short_is_enough",
+    "slate_log_prob",
     "smooth_coldness",
     "soft_ucb_index",
     "sum_width",
+    "switch_doubly_robust",
     "thompson_scale",
 ]

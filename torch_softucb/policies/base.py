@@ -19,12 +19,15 @@ from torch_softucb.checks import (
     check_mask,
     check_number,
     check_observed,
+    check_pending,
     check_remembered,
     values_readable,
 )
 from torch_softucb.policies import single
-from torch_softucb.policies.statistics import fresh_rows, observe_many, observe_one, pack, unpack
+from torch_softucb.policies.statistics import forget, fresh_rows, observe_many, observe_one, pack, unpack
 from torch_softucb.types import Decision, Estimate, NativeRule, RidgeState
+
+_FEW = 4  # observations of one row that cost less one by one than a new factorisation
 
 
 class BanditPolicy(nn.Module, ABC):
@@ -108,8 +111,9 @@ class BanditPolicy(nn.Module, ABC):
         *,
         mask: Tensor | None = None,  # (K,) or (*B, K), True = allowed
         bandit: Tensor | None = None,  # (N,) rows of the batch; arms are then (K, d) or (N, K, d)
+        pending: Tensor | None = None,  # (d, d) or (*B, d, d) sum of x x^T over pulls whose reward has not come yet
     ) -> Decision:
-        """Decide on these arms; changes nothing."""
+        """Decide on these arms; changes nothing. Pending pulls narrow the width, never the mean."""
         where = type(self).__name__
         like, statistics = self._like, self.statistics
         check_float_tensor(where, "arms", arms, dtype=like.dtype, device=like.device)
@@ -120,17 +124,19 @@ class BanditPolicy(nn.Module, ABC):
         check_arms(where, arms.shape, rows, self.dim)
         if mask is not None:
             check_mask(where, mask, (*(rows or arms.shape[:-2]), arms.shape[-2]), device=like.device)
-        if not torch.is_grad_enabled() and single.applies(statistics, arms, dims=2):
+        if pending is not None:
+            check_pending(where, pending, rows, self.dim)
+        elif not torch.is_grad_enabled() and single.applies(statistics, arms, dims=2):
             decision = self._decide_one(where, statistics, arms, mask)
             if decision is not None:
                 return decision
-        return self.decide(self._estimate(where, arms, bandit), mask=mask, bandit=bandit)
+        return self.decide(self._estimate(where, arms, bandit, pending), mask=mask, bandit=bandit)
 
     def _decide_one(self, where: str, row: Tensor, arms: Tensor, mask: Tensor | None) -> Decision | None:
         """A short cut for one bandit and one set of arms, by a policy that has one."""
         return None
 
-    def _estimate(self, where: str, arms: Tensor, bandit: Tensor | None) -> Estimate:
+    def _estimate(self, where: str, arms: Tensor, bandit: Tensor | None, pending: Tensor | None = None) -> Estimate:
         statistics = self.statistics
         if bandit is not None:
             statistics = statistics[bandit]
@@ -146,6 +152,9 @@ class BanditPolicy(nn.Module, ABC):
         else:
             mu_hat, width = F.ridge_estimate(arms.to(dtype), root, b)
         check_features(where, arms, mu_hat)
+        if pending is not None:
+            root = F.ridge_root(state.V + pending.double()).to(dtype)
+            width = F.ridge_estimate(arms.to(dtype), root, b)[1]
 
         def perturb(z: Tensor) -> Tensor:
             step = root @ z.to(dtype).unsqueeze(-1)
@@ -185,8 +194,13 @@ class BanditPolicy(nn.Module, ABC):
         bandit: Tensor | None = None,  # (N,) rows of the batch, repeated ids allowed; x is then (N, d) or (N, n, d)
         decision: Decision | None = None,
         arm: Tensor | None = None,  # (*B,) the arms played: for policies that remember arms, with the decision
+        discount: float = 1.0,
     ) -> None:
-        """Take in observed rewards. Takes effect whole or, on bad input, raises and changes nothing."""
+        """Take in observed rewards. Takes effect whole or, on bad input, raises and changes nothing.
+
+        ``discount`` below 1 is for rewards that drift: first each of the bandits named forgets that share of what it knew,
+        once a call, however many observations come with it.
+        """
         where = f"{type(self).__name__}.update"
         like, statistics = self._like, self.statistics
         check_float_tensor(where, "x", x, dtype=like.dtype, device=like.device)
@@ -196,35 +210,51 @@ class BanditPolicy(nn.Module, ABC):
             check_bandit(where, bandit, rows, device=like.device)
             rows = bandit.shape
         check_observed(where, x.shape, reward.shape, rows, self.dim)
+        if discount != 1.0:
+            check_number(where, "discount", discount, low=0.0, high=1.0, open_low=True, closed_high=True)
         if self.remembers:
             decision, arm = check_remembered(where, decision, arm, rows, lead=reward.shape, bandit=bandit)
         elif (
             not reward.requires_grad
+            and discount == 1.0
             and single.applies(statistics, x, dims=1)
             and self._observe_next(statistics, x, reward, decision)
         ):
             return
         check_finite(where, "x", x)
         check_finite(where, "reward", reward)
-        self._update_rows(x, reward, bandit, decision, arm)
+        self._update_rows(x, reward, bandit, decision, arm, discount)
 
     @torch.no_grad()
     def _update_rows(
-        self, x: Tensor, reward: Tensor, bandit: Tensor | None, decision: Decision | None, arm: Tensor | None
+        self,
+        x: Tensor,
+        reward: Tensor,
+        bandit: Tensor | None,
+        decision: Decision | None,
+        arm: Tensor | None,
+        discount: float,
     ) -> None:
         x, reward = x.double(), reward.double()
         if not self.batch_shape and reward.dim():
             x, reward = x.reshape(-1, self.dim), reward.reshape(-1)
         if bandit is None:
-            self.statistics.copy_(self._observe(self.statistics, x, reward, decision, arm))
+            self.statistics.copy_(self._observe(self._old(None, discount), x, reward, decision, arm))
             return
-        unique, group = torch.unique(bandit, return_inverse=True)
+        unique, group, times = torch.unique(bandit, return_inverse=True, return_counts=True)
         if len(unique) < len(bandit):
-            new = self._observe_groups(unique, group, x, reward, decision)
+            old = self._old(unique, discount)
+            few = x.dim() == 2 and int(times.max()) <= _FEW
+            new = (self._observe_waves if few else self._observe_groups)(old, group, x, reward, decision)
         else:
             unique = bandit
-            new = self._observe(self.statistics[bandit], x, reward, decision, arm)
+            new = self._observe(self._old(bandit, discount), x, reward, decision, arm)
         self.statistics.index_copy_(0, unique, new)
+
+    def _old(self, rows: Tensor | None, discount: float) -> RidgeState:
+        """What the bandits of these rows still know."""
+        old = unpack(self.statistics if rows is None else self.statistics[rows], self.dim)
+        return old if discount == 1.0 else forget(old, discount, self.ridge_alpha)
 
     def _observe_next(self, statistics: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> bool:
         """A short cut for one observation of one bandit; False when it is not finite, or a refresh is due."""
@@ -235,23 +265,38 @@ class BanditPolicy(nn.Module, ABC):
         row[:] = single.observe(row, wide, number, gamma)
         return True
 
-    def _observe(self, rows: Tensor, x: Tensor, reward: Tensor, decision: Decision | None, arm: Tensor | None) -> Tensor:
-        old = unpack(rows, self.dim)
+    def _observe(self, old: RidgeState, x: Tensor, reward: Tensor, decision: Decision | None, arm: Tensor | None) -> Tensor:
         if self.remembers:
             assert arm is not None
             assert decision is not None
             old = old._replace(memory=self.remember(old.memory, arm, reward, decision))
         gamma = self._next_gamma(decision, old.gamma)
-        if x.dim() > rows.dim() and x.shape[-2] == 1:
+        if x.dim() > old.b.dim() and x.shape[-2] == 1:
             x, reward = x.squeeze(-2), reward.squeeze(-1)
-        if x.dim() == rows.dim():
+        if x.dim() == old.b.dim():
             return pack(observe_one(old, x, reward, gamma, self.refresh_every))
         dn = torch.full_like(old.seen, x.shape[-2])
         return pack(observe_many(old, x.mT @ x, (x.mT @ reward.unsqueeze(-1)).squeeze(-1), dn, gamma))
 
-    def _observe_groups(self, unique: Tensor, group: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> Tensor:
+    def _observe_waves(self, old: RidgeState, group: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> Tensor:
+        """Rows of which some occur a few times: the first observation of each, then the second of those that have one."""
+        gamma = self._next_gamma(decision, old.gamma)
+        order = group.argsort(stable=True)
+        starts = torch.searchsorted(group[order], torch.arange(len(old.seen), device=group.device))
+        turn = torch.empty_like(order)
+        turn[order] = torch.arange(len(order), device=group.device) - starts[group[order]]
+        new = pack(old._replace(gamma=gamma))
+        for wave in range(int(turn.max()) + 1):
+            at = (turn == wave).nonzero().squeeze(-1)
+            rows = group[at]
+            state = unpack(new[rows], self.dim)
+            new[rows] = pack(observe_one(state, x[at], reward[at], state.gamma, self.refresh_every))
+        return new
+
+    def _observe_groups(
+        self, old: RidgeState, group: Tensor, x: Tensor, reward: Tensor, decision: Decision | None
+    ) -> Tensor:
         """Rows that occur more than once: sums over each id's observations."""
-        old = unpack(self.statistics[unique], self.dim)
         gamma = self._next_gamma(decision, old.gamma)
         x, reward = x.reshape(len(group), -1, self.dim), reward.reshape(len(group), -1)
         dV = torch.zeros_like(old.V).index_add(0, group, x.mT @ x)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_number
+from torch_softucb.checks import check_number, check_slate
 from torch_softucb.functional.policy import masked
 from torch_softucb.policies.base import BanditPolicy
-from torch_softucb.types import Decision, Estimate, NativeRule
+from torch_softucb.types import Decision, Estimate, NativeRule, Slate
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +32,18 @@ class SampledDecision(Decision):
     def pick(self, noise: Tensor) -> Tensor:  # (*B, d) standard normal -> (*B,) int64
         assert self.draw is not None
         return masked(self.draw(noise), self.mask).argmax(-1)
+
+    def sample_topk(self, k: int, generator: torch.Generator | None = None) -> Slate:
+        """The ``k`` best arms of one draw; they have no probability in closed form."""
+        like = self.index
+        device = like.device if generator is None else generator.device
+        noise = torch.randn((*self.batch_shape, self.dim), generator=generator, dtype=like.dtype, device=device)
+        return self.pick_topk(k, noise.to(like.device))
+
+    def pick_topk(self, k: int, noise: Tensor) -> Slate:  # (*B, d) standard normal
+        assert self.draw is not None
+        check_slate(f"{self.name}.sample_topk", k, self.mask, self.num_arms)
+        return Slate(masked(self.draw(noise), self.mask).topk(k, dim=-1).indices, None)
 
     @property
     def log_probs(self) -> Tensor:

@@ -1,0 +1,245 @@
+"""SoftUCB as the exploration head of a recommender: candidates in, a decision with its exact probability out."""
+
+import copy
+import secrets
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from torch_softucb import functional as F
+from torch_softucb.checks import (
+    check_candidates,
+    check_carries_features,
+    check_choice,
+    check_feedback,
+    check_head_policy,
+    check_known_decision,
+    check_named,
+    check_number,
+    check_offered,
+)
+from torch_softucb.policies.base import BanditPolicy
+from torch_softucb.recommend.features import FeatureMap
+from torch_softucb.recommend.pending import Pending
+from torch_softucb.streams import normals, stream_key, uniforms
+from torch_softucb.types import Decision
+
+_REPLICA_BITS = 40  # a decision id: the replica's number, then as many bits of a counter
+
+
+class Served(NamedTuple):
+    """What was shown, with all that its feedback and its log entry need; ``*N`` is (N,), or (N, k) for slates."""
+
+    id: Tensor  # (*N,) int64, one for every item shown
+    arm: Tensor  # (*N,) int64, place in the candidate list
+    propensity: Tensor | None  # (*N,) its probability; in a slate, given the items before it; None: no closed form (LinTS)
+    x: Tensor  # (*N, d) features
+    beta: Tensor | None  # () or (N,)
+    bandit: Tensor | None  # (N,)
+
+
+class Replay(NamedTuple):
+    """A batch of the past for :meth:`SoftUCBHead.refit`: what the encoder saw, what was shown, what it earned."""
+
+    inputs: tuple[Any, ...]  # the encoder's arguments
+    arm: Tensor  # (N,)
+    reward: Tensor  # (N,)
+    bandit: Tensor | None = None  # (N,)
+
+
+class SoftUCBHead(nn.Module):
+    """Learned exploration on top of any encoder.
+
+    Args:
+        encoder: any module whose output is the candidates' features, (K, d) or (N, K, d).
+        policy: :class:`~torch_softucb.SoftUCBPolicy`, or another policy over features. After
+            ``policy.reset(batch_shape=(users,))`` every user or segment has statistics of its own, by ``bandit=ids``.
+        intercept: add a constant feature; the policy's dim is then the encoder's plus one.
+        normalise: normalise features by what :meth:`calibrate` found.
+        discount: forget that share a feedback call, for rewards that drift; see :meth:`BanditPolicy.update`.
+        narrow_pending: count decisions whose reward has not come yet in the width (never in the mean), so that a burst of
+            requests does not explore the same item again and again.
+        seed: of the draws. The draw of a decision depends on the seed and on its id alone.
+
+    Statistics, open decisions, normalisation and the place in the random stream are in ``state_dict``.
+
+    Example:
+        >>> from torch_softucb import SoftUCBPolicy
+        >>> items = torch.nn.Embedding(100, 4)
+        >>> head = SoftUCBHead(items, SoftUCBPolicy(dim=4))
+        >>> candidates = torch.tensor([[3, 14, 15], [92, 65, 35]])
+        >>> served = head.serve(head(candidates))
+        >>> served.propensity.shape
+        torch.Size([2])
+        >>> head.feedback(served.id, torch.tensor([1.0, 0.0]))  # whenever it comes
+        2
+        >>> head.policy.state.seen
+        tensor(2., dtype=torch.float64)
+    """
+
+    stream: Tensor
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        policy: BanditPolicy,
+        *,
+        intercept: bool = False,
+        normalise: bool = False,
+        discount: float = 1.0,
+        narrow_pending: bool = False,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        dim = policy.dim - int(intercept)
+        check_head_policy("SoftUCBHead", policy, dim)
+        self.encoder, self.policy = encoder, policy
+        self.features = FeatureMap(dim, intercept=intercept, normalise=normalise).to(policy.device)
+        self.discount = check_number("SoftUCBHead", "discount", discount, low=0.0, high=1.0, open_low=True, closed_high=True)
+        self.narrow_pending = narrow_pending
+        self.pending = Pending(policy.dim, dtype=policy.dtype, device=policy.device)
+        self.register_buffer("stream", torch.zeros(2, dtype=torch.int64, device=policy.device))  # key, next id
+        self.reseed(seed, replica=0)
+
+    def reseed(self, seed: int | None = None, *, replica: int | None = None) -> None:
+        """Another random stream, and ids that start with another replica number; by default both from the system.
+
+        For replicas that were loaded from one checkpoint: else they would explore in step and give the same ids.
+        """
+        seed = secrets.randbits(63) if seed is None else seed
+        replica = secrets.randbits(62 - _REPLICA_BITS) if replica is None else replica
+        key = stream_key(torch.Generator().manual_seed(seed), "action", self.stream.device)
+        self.stream.copy_(torch.stack((key, torch.full_like(key, replica << _REPLICA_BITS))))
+
+    def encode(self, *inputs: Any) -> Tensor:  # (K, d) or (N, K, d)
+        """The features that the policy sees."""
+        values = self.encoder(*inputs)
+        check_candidates("SoftUCBHead", values, self.features.dim)
+        features: Tensor = self.features(values)
+        return features
+
+    def forward(
+        self,
+        *inputs: Any,
+        mask: Tensor | None = None,  # (K,) or (N, K), True = allowed
+        bandit: Tensor | None = None,  # (N,) ids of users or segments
+    ) -> Decision:
+        """Decide on the candidates that the encoder makes of ``inputs``; changes nothing."""
+        check_named("SoftUCBHead", bandit, self.policy.batch_shape)
+        features = self.encode(*inputs)
+        decision: Decision = self.policy(features, mask=mask, bandit=bandit, pending=self._pending(bandit))
+        for name, value in (("features", features), ("bandit", bandit)):
+            object.__setattr__(decision, name, value)  # made a line ago: nobody else has seen it
+        return decision
+
+    def _pending(self, bandit: Tensor | None) -> Tensor | None:
+        """Sum of x x^T over open decisions, of each bandit that is asked."""
+        if not self.narrow_pending or not len(self.pending):
+            return None
+        x, owner = self.pending.open_rows()
+        x = x.double()
+        if bandit is None:
+            return x.mT @ x
+        unique, group = torch.unique(bandit, return_inverse=True)
+        at = torch.searchsorted(unique, owner).clamp(max=len(unique) - 1)
+        mine = unique[at] == owner
+        sums = x.new_zeros(len(unique), x.shape[-1], x.shape[-1])
+        return sums.index_add_(0, at[mine], x[mine].unsqueeze(-1) * x[mine].unsqueeze(-2))[group]
+
+    @torch.no_grad()
+    def serve(self, decision: Decision, *, k: int | None = None) -> Served:
+        """Draw an item for every request, or a slate of ``k``; give each an id and wait for its feedback."""
+        features = check_carries_features("SoftUCBHead.serve", decision.features)
+        shape = decision.batch_shape if k is None else (*decision.batch_shape, k)
+        key, first = self.stream.unbind()
+        ids = first + torch.arange(torch.Size(shape).numel(), device=first.device).view(shape)
+        of_request = ids if k is None else ids[..., 0]
+        noise = self._noise(decision, key, of_request, slate=k is not None)
+        if k is None:
+            arm = decision.pick(noise)
+            probs: Tensor | None = decision.probs  # None: no closed form
+            propensity = None if probs is None else probs.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+        else:
+            slate = decision.pick_topk(k, noise)
+            arm, propensity = slate.arm, None if slate.log_prob is None else slate.log_prob.exp()
+        features = features.expand(*decision.batch_shape, *features.shape[-2:])
+        at = arm.unsqueeze(-1) if k is None else arm
+        x = features.gather(-2, at.unsqueeze(-1).expand(*at.shape, features.shape[-1]))
+        x = x.squeeze(-2) if k is None else x
+        bandit = decision.bandit
+        owner = None if bandit is None else bandit.view(*bandit.shape, *[1] * (k is not None)).expand(shape).reshape(-1)
+        self.pending.add(ids.reshape(-1), x.reshape(-1, x.shape[-1]), owner)
+        self.stream[1] += ids.numel()
+        return Served(ids, arm, propensity, x, None if decision.beta is None else decision.beta.detach(), bandit)
+
+    def _noise(self, decision: Decision, key: Tensor, ids: Tensor, *, slate: bool) -> Tensor:
+        normal, dtype = self.policy.normals_per_decision, decision.index.dtype
+        if normal:
+            return normals(key, ids, start=0, count=normal, dtype=dtype).movedim(0, -1)
+        if slate:
+            return uniforms(key, ids, start=0, count=decision.num_arms, dtype=torch.float64).movedim(0, -1)
+        return uniforms(key, ids, start=0, count=1, dtype=dtype)[0]
+
+    def feedback(self, id: Tensor, reward: Tensor, *, on_repeat: str = "refuse") -> int:  # (*N,), (*N,)
+        """Take in rewards of open decisions, in any order and batching; returns how many were taken in.
+
+        A decision that was answered before is refused (``on_repeat="ignore"``: passed over); one that this head does not
+        know is refused always. Refused means the whole batch, and that nothing was changed.
+        """
+        where = "SoftUCBHead.feedback"
+        check_choice(where, "on_repeat", on_repeat, ("refuse", "ignore"))
+        ids, rewards = check_feedback(where, id, reward, dtype=self.policy.dtype)
+        new: dict[int, int] = {}  # decision -> position
+        start, end = self._known()
+        for position, decision in enumerate(ids.tolist()):
+            if decision in self.pending and decision not in new:
+                new[decision] = position
+            elif not (answered := decision in new or start <= decision < end) or on_repeat == "refuse":
+                check_known_decision(where, decision, position, answered)
+        if new:
+            x, bandit = self.pending.find(list(new))
+            named = bandit if self.policy.batch_shape else None
+            at = torch.tensor(list(new.values()), device=rewards.device)
+            self.policy.update(x, rewards[at].to(x.device), bandit=named, discount=self.discount)
+            self.pending.close(list(new))
+        return len(new)
+
+    def _known(self) -> tuple[int, int]:
+        """Ids that this replica has given."""
+        end = int(self.stream[1])
+        return end >> _REPLICA_BITS << _REPLICA_BITS, end
+
+    def drop(self, id: Tensor) -> None:
+        """Stop waiting for the feedback of these decisions; those that are not open are passed over."""
+        self.pending.close([i for i in dict.fromkeys(id.reshape(-1).tolist()) if i in self.pending])
+
+    def expected_reward(self, decision: Decision) -> Tensor:  # (*N,)
+        """sum_i p_i mu_hat_i: its gradient reaches beta (Eq. 13) and the encoder."""
+        kind = type(self.policy).__name__
+        gamma = check_offered("SoftUCBHead", "expected_reward", decision.gamma, kind)
+        beta = check_offered("SoftUCBHead", "expected_reward", decision.beta, kind)
+        return F.expected_reward(beta, decision.mu_hat, decision.width, gamma, mask=decision.mask)
+
+    def calibrate(self, batches: Iterable[tuple[Any, ...]]) -> None:
+        """Find the normalisation from encoder inputs, then forget the statistics, which knew other features."""
+        with torch.no_grad():
+            self.features.fit(self.encoder(*inputs) for inputs in batches)
+        self.policy.reset(batch_shape=tuple(self.policy.batch_shape))
+
+    @torch.no_grad()
+    def refit(self, batches: Iterable[Replay]) -> int:
+        """Rebuild the statistics by the encoder as it is now; returns the number of rewards taken in.
+
+        Takes effect whole, at the end. Open decisions keep the features that they were served with.
+        """
+        fresh, count = copy.deepcopy(self.policy), 0
+        fresh.reset(batch_shape=tuple(self.policy.batch_shape))
+        for inputs, arm, reward, bandit in batches:
+            features = self.encode(*inputs)
+            x = features.expand(*arm.shape, *features.shape[-2:])[torch.arange(len(arm)), arm]
+            fresh.update(x, reward.to(x.dtype), bandit=bandit)
+            count += len(arm)
+        self.policy.statistics = fresh.statistics
+        return count
