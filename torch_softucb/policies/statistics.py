@@ -78,7 +78,6 @@ def forget(old: RidgeState, discount: float, ridge_alpha: float) -> RidgeState:
     The second part of V is what plain discounting lacks: without it V loses its ridge where nothing is seen, until it cannot
     be inverted.
     """
-    check_cache(old)
     ridge = ridge_alpha * torch.eye(old.b.shape[-1], dtype=old.V.dtype, device=old.V.device)
     V = discount * old.V + (1 - discount) * ridge
     return old._replace(V=V, root=F.ridge_root(V), b=discount * old.b)
