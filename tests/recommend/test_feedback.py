@@ -115,10 +115,29 @@ def test_beta_learns_while_it_serves(seeded):
         ours.feedback(served.id, torch.randn(5, dtype=D, generator=g))
     twin = OnlineBeta(policy, horizon=60)
     twin.load_state_dict(learner.state_dict())
-    assert twin.rounds == 40
+    assert twin.decisions == 40
     for _ in range(20):
         learner.step(ours(features))
-    assert learner.rounds == 60  # beyond the horizon beta stays
+    assert learner.decisions == 60  # beyond the horizon beta stays
+
+
+def test_one_beta_learns_from_many_users(seeded):
+    """Every user once a batch: the mean over users of Eq. 15, round by round."""
+    policy = SoftUCBPolicy(3, beta_init=0.4, dtype=D)
+    policy.reset(batch_shape=(6,))
+    learner = OnlineBeta(policy, horizon=10, eta=0.5, lr=0.3)
+    g, past, beta = seeded(0), torch.zeros(6, dtype=D), 0.4
+    for t in range(1, 9):
+        features = torch.randn(6, 4, 3, dtype=D, generator=g)
+        decision = policy(features, bandit=torch.arange(6))
+        spread = decision.width - (decision.probs * decision.width).sum(-1, keepdim=True)
+        slope = (decision.gamma.unsqueeze(-1) * decision.probs * decision.mu_hat * spread).sum(-1).detach()
+        past += slope
+        step = (past + (10 - t) * slope + 0.5 * decision.width.sum(-1).detach()) / 10
+        beta = max(0.0, beta + 0.3 * float(step.mean()))
+        learner.step(decision)
+        assert float(policy.beta.detach()) == pytest.approx(beta, abs=1e-12)
+        policy.update(features[:, 0], torch.randn(6, dtype=D, generator=g), bandit=torch.arange(6))
 
 
 def test_online_beta_refuses_what_it_cannot_learn():

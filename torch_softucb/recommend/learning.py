@@ -1,5 +1,7 @@
 """Beta that keeps learning while it serves (Eq. 15)."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -12,11 +14,12 @@ from torch_softucb.types import Decision
 class OnlineBeta(nn.Module):
     """Moves a policy's beta after every batch of decisions: beta <- beta + lr times Eq. 15 (D10).
 
-    A batch of N requests counts as N rounds that were played with one beta: they move it by their mean.
+    N requests to one bandit count as N rounds that were played with one beta: they move it by their mean. With statistics
+    for many bandits (users) every bandit is a trajectory of its own, and one beta learns from all of them.
 
     Args:
         policy: with one beta for all.
-        horizon: T, the number of decisions that this beta is to learn for; after it, beta stays.
+        horizon: T, the number of decisions for each bandit that this beta is to learn for; after it, beta stays.
         eta: weight of the constraint.
         lr: learning rate.
 
@@ -31,7 +34,7 @@ class OnlineBeta(nn.Module):
     """
 
     past: Tensor
-    rounds: Tensor
+    decisions: Tensor
 
     def __init__(self, policy: SoftUCBPolicy, *, horizon: int, eta: float = 1.0, lr: float = 0.1) -> None:
         super().__init__()
@@ -42,7 +45,7 @@ class OnlineBeta(nn.Module):
         self.eta = check_number("OnlineBeta", "eta", eta, low=0.0)
         self.lr = check_number("OnlineBeta", "lr", lr, low=0.0, open_low=True)
         self.register_buffer("past", torch.zeros((), dtype=policy.dtype, device=policy.device))
-        self.register_buffer("rounds", torch.zeros((), dtype=torch.int64, device=policy.device))
+        self.register_buffer("decisions", torch.zeros((), dtype=torch.int64, device=policy.device))
 
     @torch.no_grad()
     def step(self, decision: Decision) -> None:
@@ -50,14 +53,14 @@ class OnlineBeta(nn.Module):
         (policy,) = self._policy
         gamma = check_offered("OnlineBeta", "a gradient", decision.gamma, type(policy).__name__)
         slope = F.reward_and_gradient(decision.probs, decision.mu_hat, decision.width, gamma)[1]
-        count = slope.numel()
-        t = int(self.rounds) + count
+        bandits = policy.batch_shape.numel()
+        t = math.ceil((int(self.decisions) + slope.numel()) / bandits)
         if t > self.horizon:
             return
         widths = F.sum_width(decision.width, mask=decision.mask).mean()
-        before = self.past + slope.sum() - slope.mean()
+        before = self.past + slope.sum() / bandits - slope.mean()  # Eq. 15 adds the present round's once more
         moved = F.online_gradient(slope.mean(), before, widths, t=t, horizon=self.horizon, eta=self.eta)
         self.past.copy_(moved.past)
-        self.rounds.add_(count)
+        self.decisions.add_(slope.numel())
         policy.raw_beta.add_(moved.gradient, alpha=self.lr)
         policy.project_()
