@@ -85,7 +85,10 @@ def more(panels, scale, out, about):
         ("beta_curve", studies.beta_curve, panels, figures.beta_curve),
         ("eta", studies.eta_sensitivity, synthetic, figures.eta_sensitivity),
         ("cost", studies.cost, synthetic, None),
+        ("targets", studies.targets, [panel for panel in panels if panel.source == "movielens"], None),
     ):
+        if not of:
+            continue
         rows = study(of, scale, track)
         save(rows, out, name, about)
         if figure is not None:
@@ -94,6 +97,7 @@ def more(panels, scale, out, about):
 
 def write_report(panels, scale, out, about):
     tables = {name: load(out, name) for name in ("table1", "figure2", "beta_curve", "eta", "cost")}
+    tables["targets"] = load(out, "targets") if any(panel.source == "movielens" for panel in panels) else []
     size = f"{scale.test} test problems a panel, T = {scale.horizon}"
     (out / "REPORT.md").write_text(report(tables, command=about["command"], scale=size))
     print(f"Report: {out / 'REPORT.md'}")

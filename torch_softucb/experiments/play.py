@@ -71,7 +71,16 @@ def _ratings(source: str) -> NDArray[np.float64]:
 
 @functools.cache
 def _features(panel: Panel) -> NDArray[np.float64]:
-    return user_features(_ratings(panel.source)[:, :-1], dim=panel.dim - panel.intercept, intercept=panel.intercept)
+    others = np.delete(_ratings(panel.source), panel.target, axis=1)
+    return user_features(others, dim=panel.dim - panel.intercept, intercept=panel.intercept)
+
+
+def linear_share(panel: Panel) -> float:
+    """Share of the target's variance over all users that a linear model of the features explains (R^2)."""
+    features, rewards = _features(panel), _ratings(panel.source)[:, panel.target]
+    design = np.concatenate([features, np.ones((len(features), 1))], axis=1)
+    left = rewards - design @ np.linalg.lstsq(design, rewards, rcond=None)[0]
+    return float(1 - left.var() / rewards.var())
 
 
 def problems(panel: Panel, split: str, count: int, part: int = 0) -> BanditProblem:
@@ -83,7 +92,7 @@ def problems(panel: Panel, split: str, count: int, part: int = 0) -> BanditProbl
         )
     return users_problem(
         _features(panel),
-        _ratings(panel.source)[:, -1],
+        _ratings(panel.source)[:, panel.target],
         num_problems=count,
         num_arms=NUM_ARMS,
         noise_std=panel.noise_std,

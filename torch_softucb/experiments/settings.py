@@ -19,6 +19,7 @@ class Panel:
     low: float  # range of the mean rewards
     high: float
     intercept: bool = False
+    target: int = -1  # real data: the item whose ratings are the rewards
 
 
 PANELS = [
@@ -52,6 +53,7 @@ GRIDS: dict[str, tuple[str, list[float]]] = {
 }
 PAPER_BASELINES = ["LinUCB", "LinTS", "epsilon-greedy"]  # those of Figure 2; the others the paper names elsewhere
 BETA_CURVE = [0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0]
+TARGET_BETAS = [0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 1.8]
 ETAS = [0.0, 0.0003, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02]  # the sensitivity that the paper admits
 
 
@@ -65,7 +67,8 @@ class Scale:
     trajectories: int = 256  # a training step
     steps: int = 150
     short_steps: int = 60  # where many are trained
+    targets: int = 40  # items that take their turn as the target
 
 
 FULL = Scale()
-QUICK = Scale(test=12, sweep=6, horizon=48, trajectories=8, steps=4, short_steps=3)
+QUICK = Scale(test=12, sweep=6, horizon=48, trajectories=8, steps=4, short_steps=3, targets=2)

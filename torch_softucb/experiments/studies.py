@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.experiments.play import learn_offline, learn_online, make, play, problems
+from torch_softucb.experiments.play import learn_offline, learn_online, linear_share, make, play, problems
 from torch_softucb.experiments.rows import Rows
 from torch_softucb.experiments.settings import (
     BETA_CURVE,
@@ -18,6 +18,7 @@ from torch_softucb.experiments.settings import (
     ETAS,
     GRIDS,
     TABLE_1,
+    TARGET_BETAS,
     Panel,
     Scale,
 )
@@ -208,4 +209,26 @@ def cost(panels: list[Panel], scale: Scale, track: Track) -> Rows:
                 last = regret(panel, beta, test, "test")
                 rows.append({"panel": panel.title, "way": way, "trajectories": budget, "beta": beta})
                 rows[-1] |= {"regret": float(last.mean()), "error": float(last.std() / math.sqrt(len(last)))}
+    return rows
+
+
+def targets(panels: list[Panel], scale: Scale, track: Track) -> Rows:
+    """SoftUCB against LinUCB, both tuned, with one item after the other as the target."""
+    rows: Rows = []
+    jobs = [dataclasses.replace(panel, target=target) for panel in panels for target in range(scale.targets)]
+    for panel in track(jobs, "targets"):
+        sweep, test = (problems(panel, split, scale.sweep) for split in ("sweep", "test"))
+        last, best = {}, {}
+        for name in ("SoftUCB, fixed beta", "LinUCB"):
+            found = {
+                beta: float(play(make(name, panel, scale.horizon, beta), sweep, "sweep", scale.horizon)[-1].mean())
+                for beta in TARGET_BETAS
+            }
+            best[name] = min(found, key=lambda beta: found[beta])
+            last[name] = play(make(name, panel, scale.horizon, best[name]), test, "test", scale.horizon)[-1]
+        soft, lin = last.values()
+        against = dict(zip(("ratio", "ratio_low", "ratio_high"), ratio(soft, lin), strict=True))
+        rows.append({"panel": panel.title, "target": panel.target, "linear": linear_share(panel)})
+        rows[-1] |= {"soft_ucb": float(soft.mean()), "lin_ucb": float(lin.mean()), **against}
+        rows[-1] |= {"soft_ucb_beta": best["SoftUCB, fixed beta"], "lin_ucb_beta": best["LinUCB"]}
     return rows
