@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .venv-peers
 
-.PHONY: demo test fast lint check reproduce bench clean
+.PHONY: demo test long fast lint check reproduce bench clean
 
 $(READY): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -15,11 +15,14 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 demo: $(READY)  ## learn beta offline, play it and its rivals; table, plot, TensorBoard run
 	$(BIN)/python scripts/demo.py $(ARGS)
 
-test: $(READY)  ## all tests and the examples in the docstrings
-	$(BIN)/python -m pytest -q $(ARGS)
+test: $(READY)  ## the tests and the examples in the docstrings
+	$(BIN)/python -m pytest -q -m 'not long' $(ARGS)
+
+long: $(READY)  ## the tests that take minutes each; .ci/run runs them too
+	$(BIN)/python -m pytest -q -m long $(ARGS)
 
 fast: $(READY)  ## the tests that take seconds
-	$(BIN)/python -m pytest -q -m 'not slow' $(ARGS)
+	$(BIN)/python -m pytest -q -m 'not slow and not long' $(ARGS)
 
 lint: $(READY)  ## ruff and mypy --strict
 	$(BIN)/ruff check .

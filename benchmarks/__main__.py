@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from benchmarks import decision, rollout, scaling
+from benchmarks import decision, recommend, rollout, scaling
 from benchmarks.measure import Limit, Peers
 
-PARTS = ("rollout", "decision", "scaling", "processes")
+PARTS = ("rollout", "decision", "recommend", "scaling", "processes")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -51,6 +51,8 @@ def main(argv: list[str] | None = None) -> None:
     if "decision" in args.only:
         result["decision"] = decision.run(peers, args.repeats, quick=args.quick)
     peers.close()
+    if "recommend" in args.only:
+        result["recommend"] = recommend.run(args.repeats, quick=args.quick)
     if "scaling" in args.only:
         result["scaling"] = scaling.sweep(max(1, args.repeats // 2), quick=args.quick)
         scaling.plot(result["scaling"], args.out / "scaling.png")

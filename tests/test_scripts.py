@@ -1,7 +1,10 @@
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
+
+from torch_softucb.recommend import read_log
 
 ROOT = Path(__file__).parent.parent
 
@@ -36,3 +39,36 @@ def test_help_helps(capsys):
     with pytest.raises(SystemExit, match="0"):
         _load(ROOT / "scripts" / "demo.py").main(["--help"])
     assert "same noise" in capsys.readouterr().out
+
+
+@pytest.mark.skipif("SOFTUCB_DATA" not in os.environ, reason="SOFTUCB_DATA is not set: no MovieLens")
+def test_recommend(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recommend = _load(ROOT / "scripts" / "recommend.py")
+    monkeypatch.setattr(recommend, "SIMULATIONS", 2)
+    small = ["--rounds", "4", "--epochs", "1", "--candidates", "6", "--delay", "1", "--journal", "log", "--out", "plots"]
+    results = recommend.main(small)
+    assert len(results) == 7
+    assert all(regret.shape == (4, 472) and (regret >= 0).all() for regret, _ in results.values())
+    shown = capsys.readouterr().out
+    assert "SoftUCB, learned beta" in shown
+    assert (tmp_path / "plots" / "recommend.png").stat().st_size > 10_000
+    log = read_log(tmp_path / "log")
+    assert len(log.id) == 4 * 472
+    assert len(log.rewarded.id) == 3 * 472
+    assert len([*tmp_path.glob("lightning_logs/recommend/version_0/*/events*")]) == 7
+
+
+def test_the_readmes_recommender_runs_as_printed_and_is_short(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "README.md").read_text()
+    code = text.split("## Embedding in a recommender")[1].split("```python\n")[1].split("```")[0]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 30
+    names: dict = {}
+    exec(code, names)
+    assert names["head"].policy.state.seen.sum() == 2
+    names["log"].close()
+    again = names["SoftUCBHead"](names["Towers"](), names["SoftUCBPolicy"](17), intercept=True, normalise=True)
+    names["restart"](again, "decisions", "head.pt")
+    assert again.policy.statistics.equal(names["policy"].statistics)
+    assert names["read_log"]("decisions").reward.tolist() == [1.0, 0.0]

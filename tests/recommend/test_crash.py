@@ -63,7 +63,7 @@ def _acknowledged(pipe):
     return told[-1][0], told[-1][1], max(acknowledged for *_, acknowledged in told)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_200_kills_lose_nothing_that_was_acknowledged(tmp_path_factory):
     rng = random.Random(0)
     lost = torn = cut = 0

@@ -66,7 +66,7 @@ def test_rows_of_closed_decisions_are_used_again():
     assert len(pending.x) <= 200
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_unscaled_correlated_features_in_float32(seeded):
     """Scales 1e-3 to 1e3, correlated, 100,000 updates: width within 1e-3 of a float64 oracle that solves from V."""
     g = seeded(0)

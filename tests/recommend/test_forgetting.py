@@ -8,7 +8,7 @@ from torch_softucb import LinUCB, SoftUCBPolicy
 D = torch.double
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_v_never_loses_its_ridge(dtype):
     """100,000 rounds at 0.98, pulls 90/5/5: plain forgetting would wind up and fail to factorise."""

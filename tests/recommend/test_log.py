@@ -16,11 +16,12 @@ D = torch.double
 
 
 def _written(path, count=100, group=8):
-    with Journal(path, group=group) as journal:
+    with Journal(path) as journal:
         sizes = [journal.size]
         for i in range(count):
             journal.append(struct.pack("<q", i) * (i % 7 + 1))
-            if journal.size != sizes[-1]:
+            if i % group == group - 1:
+                journal.commit()
                 sizes.append(journal.size)
     return sizes
 

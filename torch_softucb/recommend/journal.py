@@ -64,7 +64,6 @@ class Journal:
 
     Args:
         path: the file; made if it is not there. If it ends in a torn group, that goes into a file beside it (``.torn``).
-        group: commit by itself after so many records.
 
     Example:
         >>> import tempfile
@@ -75,10 +74,9 @@ class Journal:
         [b'first']
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, group: int = 32) -> None:
-        self.path, self.group = Path(path), group
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
         self._waiting: list[bytes] = []
-        self._count = 0
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         data = self.path.read_bytes()
         self._end = max((end for _, end in _frames(data, self.path)), default=len(_MAGIC))
@@ -103,13 +101,10 @@ class Journal:
     def append(self, record: bytes) -> None:
         """Add a record; it is safe after the next commit."""
         self._waiting += (_LENGTH.pack(len(record)), record)
-        self._count += 1
-        if self._count >= self.group:
-            self.commit()
 
     def commit(self) -> None:
         """Write what waits, and wait until the disk has it."""
-        if not self._count:
+        if not self._waiting:
             return
         group = b"".join(self._waiting)
         frame = _FRAME.pack(len(group), zlib.crc32(group)) + group
@@ -119,7 +114,6 @@ class Journal:
         os.fdatasync(self._file)
         self._end += len(frame)
         self._waiting.clear()
-        self._count = 0
 
     def close(self) -> None:
         if self._file >= 0:

@@ -1,36 +1,20 @@
 """The decision log: every decision with its propensity, every reward, safe against a crash, readable as Parquet.
 
 A folder of segments, numbered from 1. The last is a journal that is written to; those before are journals or, once sealed,
-two Parquet files (decisions and rewards) each. A record is one call: a batch of decisions, or a batch of rewards.
+two Parquet files (decisions and rewards) each.
 """
 
 import os
-import struct
+from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_softucb.checks import check_integer, check_logged
 from torch_softucb.recommend.head import Served
 from torch_softucb.recommend.journal import Journal, records
-
-Columns = dict[str, NDArray[Any]]
-
-FIXED = {  # of every decision, in the order in which they are written
-    "id": np.int64,
-    "bandit": np.int64,  # -1: one bandit for all
-    "context": np.int64,  # the caller's reference to the request; -1: none
-    "arm": np.int64,
-    "position": np.int64,  # in the slate, from 0
-    "propensity": np.float64,  # in a slate, given the items before it
-    "beta": np.float64,  # NaN: the policy has none
-}
-_DECISIONS = struct.Struct("<cqqqqc")  # D, model version, decisions, candidates, features, kind of features
-_REWARDS = struct.Struct("<cq")  # R, rewards
-_FLOATS: dict[bytes, np.dtype[Any]] = {b"4": np.dtype("<f4"), b"8": np.dtype("<f8")}
+from torch_softucb.recommend.record import Entry, encode_decisions, encode_rewards
 
 
 class Place(NamedTuple):
@@ -54,11 +38,11 @@ def is_sealed(folder: Path, number: int) -> bool:
 
 
 class DecisionLog:
-    """Writes decisions and rewards; a call returns when its record is in line, ``commit`` when the disk has it.
+    """Writes decisions and rewards; a call returns when it is in line, ``commit`` when the disk has it.
 
     Args:
         folder: made if it is not there; one writer at a time.
-        group: commit by itself after so many records.
+        group: commit by itself after so many decisions and rewards.
         segment_bytes: begin a new segment beyond that size.
 
     Example:
@@ -80,17 +64,19 @@ class DecisionLog:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.group = check_integer("DecisionLog", "group", group, low=1)
         self.segment_bytes = check_integer("DecisionLog", "segment_bytes", segment_bytes, low=1)
+        self._waiting: list[Entry | bytes] = []  # decisions as they came, rewards as records
+        self._count = 0
         last = max(segments(self.folder), default=1)
         self._open(last + is_sealed(self.folder, last))
 
     def _open(self, number: int) -> None:
         path = segment_path(self.folder, number)
-        self._journal = Journal(path, group=self.group)
+        self._journal = Journal(path)
         self._place = Place(number, sum(1 for _ in records(path)))
 
     @property
     def place(self) -> Place:
-        """Where the next record will be: what a checkpoint keeps, for :func:`restart`."""
+        """Behind the last commit: what a checkpoint keeps, for :func:`restart`."""
         return self._place
 
     def decisions(
@@ -102,62 +88,52 @@ class DecisionLog:
         candidates: Tensor | None = None,  # (K,) or (N, K) int64 item ids, -1 where a candidate was not allowed
         features: Tensor | None = None,  # (K, d) or (N, K, d) of all candidates, to learn and evaluate from the log alone
     ) -> None:
-        """Add decisions, as :meth:`SoftUCBHead.serve` gives them; ``version`` is the model's."""
+        """Add decisions, as :meth:`SoftUCBHead.serve` gives them; ``version`` is the model's.
+
+        Tensors are read when the group is committed: do not write over them before.
+        """
         check_logged("DecisionLog.decisions", served.propensity, context, candidates, features, served.id.shape)
-        shape = served.id.shape
-        rows = int(served.id.numel())
-        each = shape[-1] if len(shape) == 2 else 1  # items of a request
-        number, kind = _floats(served.x)
-        fixed = [
-            _column(served.id, rows, each),
-            _column(served.bandit, rows, each, empty=-1),
-            _column(context, rows, each, empty=-1),
-            _column(served.arm, rows, each),
-            np.tile(np.arange(each), rows // each),
-            _column(served.propensity, rows, each).astype(np.float64),
-            _column(served.beta, rows, each, empty=np.nan).astype(np.float64),
-        ]
-        parts = [column.tobytes() for column in fixed]
-        parts.append(served.x.numpy(force=True).astype(number, copy=False).tobytes())
-        k = 0
-        if candidates is not None or features is not None:
-            k = (candidates if candidates is not None else features[..., 0]).shape[-1]  # type: ignore[index]
-            names = np.arange(k) if candidates is None else candidates.numpy(force=True)
-            parts.append(np.repeat(np.broadcast_to(names, (rows // each, k)), each, axis=0).tobytes())
-        if features is not None:
-            every = features.numpy(force=True).astype(number, copy=False)
-            wide = np.broadcast_to(every, (rows // each, *every.shape[-2:]))
-            parts.append(np.repeat(wide, each, axis=0).tobytes())
-        dim = served.x.shape[-1] * (1 if features is None else -1)  # negative: features follow
-        self._add(_DECISIONS.pack(b"D", version, rows, k, dim, kind) + b"".join(parts))
+        self._add(Entry(served, version, context, candidates, features), served.id.numel())
 
     def rewards(self, id: Tensor, reward: Tensor) -> None:  # (*N,), (*N,)
         """Add rewards, as :meth:`SoftUCBHead.feedback` takes them."""
-        names, values = id.reshape(-1).numpy(force=True), reward.reshape(-1).numpy(force=True).astype(np.float64)
-        self._add(_REWARDS.pack(b"R", len(names)) + names.tobytes() + values.tobytes())
+        self._add(encode_rewards(id, reward), id.numel())
 
-    def _add(self, record: bytes) -> None:
-        if self._journal.size > self.segment_bytes:
-            self._journal.close()
-            self._open(self._place.segment + 1)
-        self._journal.append(record)
-        self._place = self._place._replace(record=self._place.record + 1)
+    def _add(self, entry: Entry | bytes, count: int) -> None:
+        self._waiting.append(entry)
+        self._count += count
+        if self._count >= self.group:
+            self.commit()
 
     def commit(self) -> None:
         """Wait until everything so far is on the disk."""
+        if self._journal.size > self.segment_bytes:
+            self._journal.close()
+            self._open(self._place.segment + 1)
+        written = 0
+        for shape, run in groupby(self._waiting, lambda entry: entry.shape if isinstance(entry, Entry) else None):
+            together = list(run)
+            written_now = [encode_decisions(together)] if shape is not None else together  # type: ignore[arg-type]
+            for record in written_now:
+                self._journal.append(record)  # type: ignore[arg-type]
+            written += len(written_now)
         self._journal.commit()
+        self._place = self._place._replace(record=self._place.record + written)
+        self._waiting.clear()
+        self._count = 0
 
     def seal(self) -> None:
         """Make Parquet files of all segments so far and begin a new one."""
         from torch_softucb.recommend.parquet import seal_segment
 
-        self._journal.close()
+        self.close()
         for number in segments(self.folder):
             if segment_path(self.folder, number).exists():
                 seal_segment(self.folder, number)
         self._open(self._place.segment + 1)
 
     def close(self) -> None:
+        self.commit()
         self._journal.close()
 
     def __enter__(self) -> "DecisionLog":
@@ -165,44 +141,3 @@ class DecisionLog:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _floats(x: Tensor) -> tuple[np.dtype[Any], bytes]:
-    kind = b"8" if x.element_size() == 8 else b"4"
-    return _FLOATS[kind], kind
-
-
-def _column(values: Tensor | None, rows: int, each: int, empty: float = 0) -> NDArray[Any]:
-    """One number a row: of every item as it is, of a request for all its items, of nobody as ``empty``."""
-    if values is None:
-        return np.full(rows, empty, dtype=np.float64 if isinstance(empty, float) else np.int64)
-    numbers: NDArray[Any] = values.reshape(-1).numpy(force=True)
-    if len(numbers) == rows:
-        return numbers
-    return np.repeat(np.broadcast_to(numbers, (rows // each,)), each)
-
-
-def decode(record: bytes) -> tuple[str, Columns]:
-    """("decisions" or "rewards", columns) of a record; ragged columns are (n, K) here."""
-    if record[:1] == b"R":
-        _, count = _REWARDS.unpack_from(record)
-        at = _REWARDS.size
-        names = np.frombuffer(record, np.int64, count, at)
-        return "rewards", {"id": names, "reward": np.frombuffer(record, np.float64, count, at + 8 * count)}
-    _, version, rows, k, dim, kind = _DECISIONS.unpack_from(record)
-    at, columns = _DECISIONS.size, {}
-
-    def take(dtype: Any, *shape: int) -> NDArray[Any]:
-        nonlocal at
-        count = int(np.prod(shape))
-        values = np.frombuffer(record, dtype, count, at).reshape(shape)
-        at += values.nbytes
-        return values
-
-    for name, dtype in FIXED.items():
-        columns[name] = take(dtype, rows)
-    columns["version"] = np.full(rows, version)
-    columns["x"] = take(_FLOATS[kind], rows, abs(dim))
-    columns["candidates"] = take(np.int64, rows, k)
-    columns["features"] = take(_FLOATS[kind], rows, k if dim < 0 else 0, abs(dim))
-    return "decisions", columns

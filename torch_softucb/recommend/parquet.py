@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from torch_softucb.recommend.journal import records, sync_folder
-from torch_softucb.recommend.log import FIXED, Columns, decode, segment_path
+from torch_softucb.recommend.log import segment_path
+from torch_softucb.recommend.record import FIXED, Columns, decode
 
 _RAGGED = ("x", "candidates", "features")
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from torch_softucb.checks import check_same_dims
 from torch_softucb.recommend.journal import records
-from torch_softucb.recommend.log import Columns, Place, decode, is_sealed, segment_path, segments
+from torch_softucb.recommend.log import Place, is_sealed, segment_path, segments
+from torch_softucb.recommend.record import Columns, decode
 
 
 class LoggedDecisions(NamedTuple):

@@ -1,0 +1,85 @@
+"""What the recommender's head adds to a request: its decision, its log entry, its feedback."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+
+from benchmarks.measure import in_turns, ratio, table
+from torch_softucb import SoftUCBHead, SoftUCBPolicy
+from torch_softucb.recommend import DecisionLog
+
+
+def _us(job: Callable[[], object], count: int = 1) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        job()
+    return (time.perf_counter() - start) / count * 1e6
+
+
+def forward(n: int, k: int, d: int) -> dict[str, Callable[[], float]]:
+    g = torch.Generator().manual_seed(0)
+    features = nn.functional.normalize(torch.randn(n, k, d, generator=g), dim=-1)
+    head = SoftUCBHead(nn.Identity(), SoftUCBPolicy(d, beta_init=0.5))
+    head.policy.update(features[0], torch.randn(k, generator=g))
+    matrix, flat, space = torch.randn(d, d, generator=g), features.view(-1, d), torch.empty(n * k, d)
+    return {
+        "bare product": lambda: _us(lambda: torch.mm(flat, matrix, out=space)),
+        "head(features)": torch.no_grad()(lambda: _us(lambda: head(features))),
+    }
+
+
+def logging(folder: str, group: int) -> dict[str, Callable[[], float]]:
+    """us a decision, commits included: one decision a call, and a group of decisions a call."""
+    jobs: dict[str, Callable[[], float]] = {}
+    for name, n in (("one decision a call", 1), (f"{group} decisions a call", group)):
+        head = SoftUCBHead(nn.Identity(), SoftUCBPolicy(10))
+        served = head.serve(head(torch.randn(n, 50, 10)))
+        candidates = torch.arange(50).expand(n, 50)
+        log = DecisionLog(f"{folder}/{n}", group=group)
+
+        def job(log: DecisionLog = log, served: Any = served, candidates: Any = candidates, n: int = n) -> float:
+            return _us(lambda: log.decisions(served, candidates=candidates), 20 * group // n) / n
+
+        jobs[name] = job
+    return jobs
+
+
+def users(count: int, batch: int) -> dict[str, Callable[[], float]]:
+    policy = SoftUCBPolicy(16)
+    policy.reset(batch_shape=(count,))
+    head = SoftUCBHead(nn.Identity(), policy)
+    g = torch.Generator().manual_seed(0)
+
+    @torch.no_grad()
+    def feedback() -> float:
+        who = torch.randint(count, (batch,), generator=g)
+        served = head.serve(head(torch.randn(batch, 20, 16, generator=g), bandit=who))
+        return _us(lambda: head.feedback(served.id, torch.ones(batch)))
+
+    return {"feedback": feedback}
+
+
+def run(repeats: int, *, quick: bool) -> dict[str, Any]:
+    n, k, d = (64, 50, 16) if quick else (1024, 500, 64)
+    many = in_turns(forward(n, k, d), repeats, "head")
+    relative = ratio(many, "head(features)", "bare product")
+    rows = [[name, median(values) / 1e3, ratio(many, name, "bare product")] for name, values in many.items()]
+    table(f"Head (N = {n}, K = {k}, d = {d})", ["what", "ms", "times the product"], rows)
+    with tempfile.TemporaryDirectory() as folder:
+        logged = in_turns(logging(folder, 32), 3 * repeats, "log")
+    title = "Decision log, commit every 32 decisions (K = 50 candidate ids, d = 10)"
+    table(title, ["what", "us a decision"], [[name, median(values)] for name, values in logged.items()])
+    count, batch = (1000, 64) if quick else (100_000, 1024)
+    fed = in_turns(users(count, batch), repeats, "feedback")
+    milliseconds = median(fed["feedback"]) / 1e3
+    table(f"Feedback of {batch:,} decisions for {count:,} users (d = 16)", ["ms"], [[milliseconds]])
+    return {
+        "head_ratio": relative,
+        "log_us": {name: median(values) for name, values in logged.items()},
+        "feedback_ms": milliseconds,
+    }
