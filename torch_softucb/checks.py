@@ -513,3 +513,16 @@ def check_log(
     if propensity is not None and not bool(((propensity > 0) & (propensity <= 1)).all()):
         row = int((~((propensity > 0) & (propensity <= 1))).nonzero()[0])
         raise ValueError(f"{where}: propensity must be in (0, 1], got {float(propensity[row])} in row {row}")
+
+
+def check_scored(where: str, policy: Any, scores: bool) -> None:
+    if scores and getattr(policy, "coldness", "") not in ("current", "smooth"):
+        raise ValueError(
+            f"{where}: a trajectory's gradient needs SoftUCBPolicy with coldness 'smooth' (or 'current', biased), "
+            f"got {type(policy).__name__} {getattr(policy, 'coldness', '')}".rstrip()
+        )
+
+
+def check_one_beta(where: str, shape: torch.Size) -> None:
+    if shape:
+        raise ValueError(f"{where}: policy must have one beta for all, got {tuple(shape)}; use beta_init as a number")

@@ -26,6 +26,7 @@ class Playing(Protocol):
     gamma: Tensor  # (*B,)
     memory: Tensor  # (*B, M)
     gradient: bool
+    scores: bool
     t: int
 
     def seen(self, t: int) -> Tensor: ...
@@ -35,7 +36,7 @@ class Playing(Protocol):
     ) -> tuple[Decision, Tensor, Tensor, Tensor, GradientTerms | None]: ...
 
 
-Fast = Callable[[Playing, Tensor, Tensor], tuple[Tensor, GradientTerms | None]]
+Fast = Callable[[Playing, Tensor, Tensor], tuple[Tensor, GradientTerms | None, Tensor | None]]
 
 
 class CompileWarning(UserWarning):
@@ -68,14 +69,14 @@ def _compiled() -> Callable[..., Any]:
     return torch.compile(_round, fullgraph=True)
 
 
-def _play(simulation: Playing, noise: Tensor, draw: Tensor) -> tuple[Tensor, GradientTerms | None]:
+def _play(simulation: Playing, noise: Tensor, draw: Tensor) -> tuple[Tensor, GradientTerms | None, Tensor | None]:
     seen = simulation.seen(simulation.t)
     # a round is compiled once for each kind of policy, dtype and layout: more than torch's 8 in one process
     with torch._dynamo.config.patch(recompile_limit=64):
         regret, terms, gamma, _ = _compiled()(simulation, seen, simulation.gamma, noise, draw)
     if gamma is not None:
         simulation.gamma = gamma
-    return regret.unsqueeze(0), terms
+    return regret.unsqueeze(0), terms, None
 
 
 def compiled_round(device: torch.device) -> Fast | None:

@@ -9,7 +9,7 @@ from torch_softucb import functional as F
 from torch_softucb.checks import check_choice, check_integer, check_offered
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.simulation import Round, Simulation
-from torch_softucb.types import BanditProblem, Decision, GradientTerms, Trajectory
+from torch_softucb.types import SCORES, BanditProblem, Decision, GradientTerms, Trajectory
 
 
 def _coverage(decision: Decision, problem: BanditProblem) -> Tensor | None:
@@ -49,6 +49,7 @@ def rollout(
     gradient: bool = False,
     record: Sequence[str] = (),
     record_every: int = 1,
+    scores: bool = False,
     progress: Callable[[int, int], object] | None = None,
     compile: bool | str = False,
 ) -> Trajectory:
@@ -66,6 +67,8 @@ def rollout(
             ``width``, ``entropy``, ``num_suboptimal``, ``coverage``. Without it memory is O(B K), and T numbers of regret
             a trajectory.
         record_every: keep only every so many rounds' records, from the first on.
+        scores: also keep every round's parts of a whole trajectory's gradient (:data:`torch_softucb.types.SCORES`), for
+            SoftUCBPolicy with coldness ``smooth`` or ``current``.
         progress: called with (rounds done, horizon) after every round, or every stretch of rounds of the native kernel.
         compile: True plays under ``torch.compile``; ``"native"`` in a C++ kernel, built on first use, the fastest here.
             Same numbers to rounding. Recorded rounds run eagerly. Where no compiler is found: a warning, and eager play.
@@ -85,13 +88,20 @@ def rollout(
     for name in record:
         check_choice("rollout", "record", name, RECORDS)
     simulation = Simulation(
-        policy, problem, generator=generator, noise_generator=noise_generator, gradient=gradient, compile=compile
+        policy,
+        problem,
+        generator=generator,
+        noise_generator=noise_generator,
+        gradient=gradient,
+        scores=scores,
+        compile=compile,
     )
     kind = type(policy).__name__
     like, batch = problem.means, problem.batch_shape
     regret = like.new_empty((horizon, *batch))
     total = [like.new_zeros(batch) for _ in range(3)]
     kept: dict[str, list[Tensor]] = {name: [] for name in record}
+    planes = like.new_empty((len(SCORES), horizon, *batch)) if scores else None
 
     def look(t: int) -> bool:
         return bool(record) and t % record_every == 0
@@ -101,9 +111,12 @@ def rollout(
         regret[play.t : done] = play.regret
         for part, now in zip(total, play.gradient or (), strict=False):
             part += now
+        if planes is not None and play.scores is not None:
+            planes[:, play.t : done] = play.scores
         for name in record if look(play.t) else ():
             kept[name].append(check_offered("rollout", f"record {name!r}", _recorded(name, play, problem), kind).clone())
         if progress is not None:
             progress(done, horizon)
     terms = GradientTerms(*(part / horizon for part in total)) if gradient else None
-    return Trajectory(regret, terms, {name: torch.stack(values) for name, values in kept.items()})
+    named = {} if planes is None else dict(zip(SCORES, planes, strict=True))
+    return Trajectory(regret, terms, {name: torch.stack(values) for name, values in kept.items()}, named)

@@ -7,11 +7,13 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_compile, check_offered, check_same_world
-from torch_softucb.compiled import compiled_round
+from torch_softucb.checks import check_compile, check_offered, check_same_world, check_scored
+from torch_softucb.compiled import Fast, compiled_round
 from torch_softucb.fixed_arms import FixedArms
+from torch_softucb.functional.policy import masked
 from torch_softucb.native import native_rounds
 from torch_softucb.policies.base import BanditPolicy
+from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.streams import normals, stream_key, uniforms
 from torch_softucb.types import BanditProblem, Decision, GradientTerms
 
@@ -28,6 +30,7 @@ class Round(NamedTuple):
     decision: Decision | None  # this and the rest: of a round that is looked at (n = 1)
     arm: Tensor | None  # (*B,)
     reward: Tensor | None  # (*B,)
+    scores: Tensor | None = None  # (7, n, *B) of types.SCORES, if they are wanted
 
 
 class Simulation:
@@ -36,7 +39,8 @@ class Simulation:
     Random numbers: one key for reward noise and one for action draws is taken from the generators; the n-th number of a
     trajectory depends on the key and on ``problem.ids`` alone.
 
-    ``gradient`` and ``compile`` are :func:`torch_softucb.rollout`'s.
+    ``gradient`` and ``compile`` are :func:`torch_softucb.rollout`'s; ``scores`` gives every round's parts of a whole
+    trajectory's gradient.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class Simulation:
         generator: torch.Generator | None = None,
         noise_generator: torch.Generator | None = None,
         gradient: bool = False,
+        scores: bool = False,
         compile: bool | str = False,
     ) -> None:
         like = problem.means
@@ -54,7 +59,8 @@ class Simulation:
         check_same_world("rollout", "dtype", policy.dtype, "problem", like.dtype)
         check_same_world("rollout", "device", policy.device, "problem", like.device)
         check_compile("rollout", compile)
-        self.policy, self.problem, self.gradient, self.t = policy, problem, gradient, 0
+        self.policy, self.problem, self.gradient, self.scores, self.t = policy, problem, gradient, scores, 0
+        check_scored("rollout", policy, scores)
         self.noise_key = stream_key(generator if noise_generator is None else noise_generator, "noise", like.device)
         self.action_key = stream_key(generator, "action", like.device)
         self.arms = FixedArms(problem, policy.ridge_alpha)
@@ -66,7 +72,8 @@ class Simulation:
         self.best = problem.best_mean
         self.noise_std = torch.as_tensor(problem.noise_std, dtype=like.dtype, device=like.device)
         self._native = native_rounds(self) if compile == "native" else None
-        self._compiled = compiled_round(like.device) if compile is True else None
+        self._compiled = compiled_round(like.device) if compile is True and not scores else None
+        self._best_arm = masked(like, problem.mask).argmax(-1, keepdim=True) if scores else None
 
     @torch.no_grad()
     def play(
@@ -101,7 +108,7 @@ class Simulation:
 
     def _eager(self, noise: Tensor, draw: Tensor) -> Iterator[Round]:
         decision, arm, reward, regret, gradient = self.decide(self.seen(self.t), self.gamma, noise, draw)
-        yield Round(self.t, regret.unsqueeze(0), gradient, decision, arm, reward)
+        yield Round(self.t, regret.unsqueeze(0), gradient, decision, arm, reward, self._scores(decision, arm))
         self.arms.pull(arm, reward)
         if self.policy.remembers:
             self.memory = self.policy.remember(self.memory, arm, reward, decision)
@@ -109,11 +116,35 @@ class Simulation:
             self.gamma = decision.next_gamma
         self.t += 1
 
-    def _stretch(self, fast: Callable[..., tuple[Tensor, GradientTerms | None]], noise: Tensor, draws: Tensor) -> Round:
+    def _stretch(self, fast: Fast, noise: Tensor, draws: Tensor) -> Round:
         start = self.t
-        regret, gradient = fast(self, noise, draws)
+        regret, gradient, scores = fast(self, noise, draws)
         self.t += len(regret)
-        return Round(start, regret, gradient, None, None, None)
+        return Round(start, regret, gradient, None, None, None, scores)
+
+    def _scores(self, decision: Decision, arm: Tensor) -> Tensor | None:  # (7, 1, *B)
+        if self._best_arm is None:
+            return None
+        policy = self.policy
+        assert isinstance(policy, SoftUCBPolicy)
+        assert decision.beta is not None
+        assert decision.gamma is not None
+        slope = F.logit_slope(
+            decision.mu_hat,
+            decision.width,
+            decision.beta,
+            decision.index,
+            decision.gamma,
+            delta=policy.delta,
+            smoothing=policy.smoothing if policy.coldness == "smooth" else None,
+            mask=decision.mask,
+        )
+        _, present, score = F.trajectory_score(decision.probs, slope, self.problem.means, arm)
+        shown = (decision.probs, decision.index, decision.width)
+        of_best = [value.gather(-1, self._best_arm).squeeze(-1) for value in shown]
+        covered = F.coverage(self.problem.means, decision.mu_hat, decision.width, decision.beta, mask=decision.mask)
+        mean_width = (decision.probs * decision.width).sum(-1)
+        return torch.stack((present, score, *of_best, mean_width, covered)).unsqueeze(1)
 
     def seen(self, t: int) -> Tensor:
         return torch.full((), t, dtype=self.means.dtype, device=self.means.device)

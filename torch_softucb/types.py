@@ -220,6 +220,11 @@ class BanditProblem:
         return replace(self, arms=self.arms.to(target), means=self.means.to(target), noise_std=noise, mask=mask, ids=ids)
 
 
+# of every round, for a whole trajectory's gradient: see functional/score.py; the next four tell the control variate how
+# the truly best arm stands: its probability, its S, its width, and the mean width under the policy; coverage is Eq. 3's
+SCORES = ("present", "score", "best_prob", "best_index", "best_width", "mean_width", "coverage")
+
+
 class GradientTerms(NamedTuple):
     """Eq. 13 of every trajectory, its two parts apart and divided by T (departure D4)."""
 
@@ -235,6 +240,7 @@ class Trajectory:
     regret: Tensor  # (T, *B) expected regret of each round
     gradient: GradientTerms | None = None
     records: Mapping[str, Tensor] = field(default_factory=dict)  # name -> (T, *B) or (T, *B, K), as asked for
+    scores: Mapping[str, Tensor] = field(default_factory=dict)  # name of SCORES -> (T, *B), if they were asked for
 
     @property
     def cumulative_regret(self) -> Tensor:  # (T, *B)

@@ -33,12 +33,14 @@ from torch_softucb.functional.ridge import (
     ridge_root_update,
     short_is_enough,
 )
+from torch_softucb.functional.score import Score, logit_slope, reward_to_go, trajectory_score
 from torch_softucb.functional.slate import draw_slate, slate_log_prob
 
 __all__ = [
     "Evaluation",
     "Objective",
     "OnlineGradient",
+    "Score",
     "arm_probabilities",
     "beta_upper_bound",
     "coldness",
@@ -53,6 +55,7 @@ __all__ = [
     "g_optimal_design",
     "greedy_probabilities",
     "inverse_propensity",
+    "logit_slope",
     "nonnegative",
     "nonnegative_gradient",
     "num_suboptimal",
@@ -61,6 +64,7 @@ __all__ = [
     "online_objective",
     "regret_bound",
     "reward_and_gradient",
+    "reward_to_go",
     "ridge_drift",
     "ridge_estimate",
     "ridge_estimate_blocks",
@@ -74,4 +78,5 @@ __all__ = [
     "sum_width",
     "switch_doubly_robust",
     "thompson_scale",
+    "trajectory_score",
 ]

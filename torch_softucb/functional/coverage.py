@@ -21,7 +21,7 @@ def coverage(
     if mask is None:
         return inside.to(width.dtype).mean(-1)
     allowed = mask.expand(inside.shape)
-    return ((inside & allowed).sum(-1) / allowed.sum(-1)).to(width.dtype)
+    return (inside & allowed).sum(-1).to(width.dtype) / allowed.sum(-1)
 
 
 def num_suboptimal(index: Tensor, *, mask: Tensor | None = None) -> Tensor:  # (*B, K) -> (*B,) int64

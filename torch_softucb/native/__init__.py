@@ -19,7 +19,7 @@ from torch import Tensor
 
 from torch_softucb.checks import check_native
 from torch_softucb.compiled import Fast, Playing, find_compiler, warn_eager
-from torch_softucb.types import GradientTerms
+from torch_softucb.types import SCORES, GradientTerms
 
 _SOURCE = Path(__file__).with_name("rounds.cpp")
 _FLAGS = ["-O3", "-march=native", "-ffast-math", "-fopenmp"]
@@ -68,7 +68,7 @@ def _kernel() -> Callable[..., None] | None:
     return kernel
 
 
-def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> tuple[Tensor, GradientTerms | None]:
+def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> tuple[Tensor, GradientTerms | None, Tensor | None]:
     kernel = _kernel()
     assert kernel is not None
     arms, means = simulation.arms, simulation.means
@@ -85,6 +85,7 @@ def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> tuple[Tensor, Gr
         mask = mask.expand(*batch, -1).movedim(-1, 0).contiguous()
     regret = torch.empty_like(noise)
     terms = means.new_zeros(3, *batch) if simulation.gradient else None
+    scores = means.new_empty(len(SCORES), *noise.shape) if simulation.scores else None
     kernel(
         _KINDS.index(rule.kind),
         arms.arms if arms.shared else arms.arms.flatten(2),
@@ -103,8 +104,9 @@ def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> tuple[Tensor, Gr
         simulation.gamma,
         regret,
         terms,
+        scores,
     )
-    return regret, None if terms is None else GradientTerms(*terms)
+    return regret, None if terms is None else GradientTerms(*terms), scores
 
 
 def native_rounds(simulation: Playing) -> Fast | None:

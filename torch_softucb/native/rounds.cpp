@@ -33,7 +33,9 @@ struct Stretch {  // what a call is about; every tensor contiguous, trajectories
   F *mu_hat, *width_sq, *root, *gamma;  // (K, B), (K, B), (d, d, B), (B): carried forward
   F *regret;           // (rounds, B)
   F *terms;            // (3, B) reward gradient, sum of widths, value: added to; null when nobody wants them
+  F *scores;           // (SCORES, rounds, B) of types.Scores, or null
 };
+constexpr int64_t SCORES = 7;
 
 template <typename F, bool SHARED, bool MASKED>
 struct Tile {
@@ -43,7 +45,8 @@ struct Tile {
   F *X, *means, *allowed, *mu, *w2, *root, *width, *S, *p, *z, *x, *w, *u;
   F gamma[LANES], fresh[LANES], best[LANES], beta[LANES], low[LANES], top[LANES], total[LANES], aux[LANES];
   F reward[LANES], r_mu[LANES], term[3][LANES];
-  int64_t arm[LANES], lane_of[LANES];
+  F low_width[LANES], top_width[LANES], turn[LANES];  // for scores: widths of i_star and of the arm of max S; dgamma / dbeta
+  int64_t arm[LANES], lane_of[LANES], best_arm[LANES];
 
   explicit Tile(const Stretch<F> &stretch) : s(stretch), K(stretch.K), d(stretch.d) {
     memory.resize(((SHARED ? 0 : d * K) + 8 * K + d * d + 3 * d) * LANES + LANES);
@@ -95,11 +98,13 @@ struct Tile {
       const F radius = beta[l] * width[k * LANES + l], lower = mu[k * LANES + l] - radius;
       S[k * LANES + l] = mu[k * LANES + l] + radius;
       const F value = may(k, l) > 0 ? lower : lowest;
+      low_width[l] = value > low[l] ? width[k * LANES + l] : low_width[l];
       low[l] = value > low[l] ? value : low[l];
     }
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
       const F index = S[k * LANES + l] - low[l], value = may(k, l) > 0 ? index : lowest;
       S[k * LANES + l] = index;
+      top_width[l] = value > top[l] ? width[k * LANES + l] : top_width[l];
       top[l] = value > top[l] ? value : top[l];
       aux[l] += index < 0 ? may(k, l) : F(0);  // |L|
     }
@@ -120,9 +125,57 @@ struct Tile {
       }
     }
     if (s.kind != SOFT_LAGGED) EACH_LANE gamma[l] = fresh[l];
+    if (s.scores != nullptr) cool();
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
       const F logit = gamma[l] * ((may(k, l) > 0 ? S[k * LANES + l] : top[l]) - top[l]);
       p[k * LANES + l] = may(k, l) * std::exp(logit > least ? logit : least);
+    }
+  }
+
+  void cool() {  // functional.logit_slope: turn = dgamma / dbeta
+    constexpr F least = sizeof(F) == 4 ? -60 : -600;
+    F safe[LANES], rise[LANES];
+    EACH_LANE {
+      safe[l] = top[l] > 0 ? top[l] : F(1);
+      rise[l] = (top_width[l] + low_width[l]) / safe[l];
+      turn[l] = -gamma[l] * rise[l];
+    }
+    if (s.kind == SOFT_SMOOTH) {
+      F moved[LANES] = {};
+      const F odds = F(s.odds), kappa = F(s.smoothing);
+      for (int64_t k = 0; k < K; ++k) EACH_LANE {
+        const F above = S[k * LANES + l] > 0 ? S[k * LANES + l] : F(0), share = -above / (kappa * safe[l]);
+        const F step = above > 0 ? width[k * LANES + l] + low_width[l] - above * rise[l] : F(0);
+        moved[l] += may(k, l) * std::exp(share > least ? share : least) * step;
+      }
+      EACH_LANE turn[l] -= odds * moved[l] / (kappa * safe[l]) / (1 + odds * total[l]) / safe[l];
+    }
+    EACH_LANE turn[l] = top[l] > 0 ? turn[l] : F(0);
+  }
+
+  void keep_scores(int64_t t, int64_t lanes) {  // functional.trajectory_score, and what the control variate looks at
+    F mean[LANES] = {}, present[LANES] = {}, wide[LANES] = {}, expected[LANES] = {}, inside[LANES] = {}, every[LANES] = {};
+    for (int64_t k = 0; k < K; ++k) EACH_LANE {
+      const F share = p[k * LANES + l] / total[l], slope = turn[l] * S[k * LANES + l] + gamma[l] * width[k * LANES + l];
+      mean[l] += share * slope;
+      present[l] += share * means[k * LANES + l] * slope;
+      expected[l] += share * means[k * LANES + l];
+      wide[l] += share * width[k * LANES + l];
+      const F off = std::abs(means[k * LANES + l] - mu[k * LANES + l]);
+      inside[l] += off <= beta[l] * width[k * LANES + l] ? may(k, l) : F(0);
+      every[l] += may(k, l);
+    }
+    const int64_t plane = s.rounds * s.B;
+    for (int64_t l = 0; l < lanes; ++l) {
+      const int64_t at = arm[l] * LANES + l, top_at = best_arm[l] * LANES + l;
+      F *to = s.scores + t * s.B + lane_of[l];
+      to[0] = present[l] - mean[l] * expected[l];
+      to[plane] = turn[l] * S[at] + gamma[l] * width[at] - mean[l];
+      to[2 * plane] = p[top_at] / total[l];
+      to[3 * plane] = S[top_at];
+      to[4 * plane] = width[top_at];
+      to[5 * plane] = wide[l];
+      to[6 * plane] = inside[l] / every[l];
     }
   }
 
@@ -224,6 +277,10 @@ struct Tile {
       allowed[k * LANES + l] = s.mask[k * s.B + lane_of[l]] ? F(1) : F(0);
     fetch(means, s.means, K); fetch(mu, s.mu_hat, K); fetch(w2, s.width_sq, K); fetch(root, s.root, d * d);
     fetch(gamma, s.gamma, 1); fetch(best, s.best, 1);
+    for (int64_t l = 0; l < LANES; ++l) {
+      best_arm[l] = 0;
+      for (int64_t k = 0; k < K; ++k) if (may(k, l) > 0 && means[k * LANES + l] >= best[l]) { best_arm[l] = k; break; }
+    }
     if (s.terms != nullptr) for (int64_t i = 0; i < 3; ++i) fetch(term[i], s.terms + i * s.B, 1);
     for (int64_t t = 0; t < s.rounds; ++t) {
       for (int64_t l = 0; l < LANES; ++l) beta[l] = s.scale[t * s.scale_round + lane_of[l] * s.scale_lane];
@@ -233,6 +290,7 @@ struct Tile {
         for (int64_t i = 0; i < K * LANES; ++i) width[i] = std::sqrt(w2[i]);
         s.kind == GREEDY ? greedy() : soft();
         draw(t);
+        if (s.scores != nullptr) keep_scores(t, lanes);
       }
       for (int64_t l = 0; l < lanes; ++l) s.regret[t * s.B + lane_of[l]] = reward[l];
       pull(t);
@@ -255,11 +313,13 @@ void play_all(const Stretch<F> &s) {
 void rounds(int64_t kind, const at::Tensor &arms, const at::Tensor &means, const at::Tensor &best,
             const std::optional<at::Tensor> &mask, const at::Tensor &noise, const at::Tensor &draws, const at::Tensor &scale,
             double odds, double smoothing, double epsilon, at::Tensor mu_hat, at::Tensor width_sq, at::Tensor root,
-            at::Tensor gamma, at::Tensor regret, const std::optional<at::Tensor> &terms) {
+            at::Tensor gamma, at::Tensor regret, const std::optional<at::Tensor> &terms,
+            const std::optional<at::Tensor> &scores) {
   for (const auto &t : {arms, means, best, noise, draws, mu_hat, width_sq, root, gamma, regret})
     TORCH_CHECK(t.is_contiguous() && t.is_cpu() && t.scalar_type() == means.scalar_type(), "rounds: not contiguous, or mixed");
   const int64_t n = noise.size(0), K = means.size(0), B = means.size(1), d = root.size(0);
   TORCH_CHECK(scale.dim() == 2 && scale.scalar_type() == means.scalar_type(), "rounds: scale must be (n or 1, B or 1)");
+  TORCH_CHECK(!scores || (scores->is_contiguous() && scores->numel() == SCORES * n * B), "rounds: scores do not fit");
   TORCH_CHECK(draws.numel() == n * B * (kind == THOMPSON ? d : 1) && regret.numel() == n * B, "rounds: draws do not fit");
   AT_DISPATCH_FLOATING_TYPES(means.scalar_type(), "rounds", [&] {
     const Stretch<scalar_t> s{
@@ -268,7 +328,7 @@ void rounds(int64_t kind, const at::Tensor &arms, const at::Tensor &means, const
         scale.const_data_ptr<scalar_t>(), scale.size(0) > 1 ? scale.stride(0) : 0, scale.size(1) > 1 ? scale.stride(1) : 0,
         odds, smoothing, epsilon, mu_hat.mutable_data_ptr<scalar_t>(), width_sq.mutable_data_ptr<scalar_t>(),
         root.mutable_data_ptr<scalar_t>(), gamma.mutable_data_ptr<scalar_t>(), regret.mutable_data_ptr<scalar_t>(),
-        terms ? terms->mutable_data_ptr<scalar_t>() : nullptr};
+        terms ? terms->mutable_data_ptr<scalar_t>() : nullptr, scores ? scores->mutable_data_ptr<scalar_t>() : nullptr};
     const bool shared = arms.dim() == 2;
     if (shared && mask) play_all<scalar_t, true, true>(s);
     else if (shared) play_all<scalar_t, true, false>(s);
@@ -282,6 +342,6 @@ void rounds(int64_t kind, const at::Tensor &arms, const at::Tensor &means, const
 TORCH_LIBRARY(torch_softucb, m) {
   m.def("rounds(int kind, Tensor arms, Tensor means, Tensor best, Tensor? mask, Tensor noise, Tensor draws, Tensor scale,"
         " float odds, float smoothing, float epsilon, Tensor(a!) mu_hat, Tensor(b!) width_sq, Tensor(c!) root,"
-        " Tensor(d!) gamma, Tensor(e!) regret, Tensor(f!)? terms) -> ()");
+        " Tensor(d!) gamma, Tensor(e!) regret, Tensor(f!)? terms, Tensor(g!)? scores) -> ()");
 }
 TORCH_LIBRARY_IMPL(torch_softucb, CPU, m) { m.impl("rounds", &rounds); }

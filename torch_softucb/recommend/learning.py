@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_integer, check_number, check_offered
+from torch_softucb.checks import check_integer, check_number, check_offered, check_one_beta
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.types import Decision
 
@@ -38,8 +38,7 @@ class OnlineBeta(nn.Module):
 
     def __init__(self, policy: SoftUCBPolicy, *, horizon: int, eta: float = 1.0, lr: float = 0.1) -> None:
         super().__init__()
-        if policy.raw_beta.dim():
-            raise ValueError(f"OnlineBeta: policy must have one beta for all, got {tuple(policy.raw_beta.shape)}")
+        check_one_beta("OnlineBeta", policy.raw_beta.shape)
         self._policy = (policy,)  # not a child: its parameters stay where they are
         self.horizon = check_integer("OnlineBeta", "horizon", horizon, low=1)
         self.eta = check_number("OnlineBeta", "eta", eta, low=0.0)

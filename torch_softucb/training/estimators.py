@@ -5,22 +5,17 @@ autograd; the optimiser and Lightning see nothing else.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.rollout import rollout
+from torch_softucb.training.common_random_numbers import common_random_numbers
 from torch_softucb.training.data import Episode
+from torch_softucb.training.signals import Signal
+from torch_softucb.training.trajectory import trajectory as whole_trajectory
 from torch_softucb.types import Trajectory
-
-
-class Signal(NamedTuple):
-    loss: Tensor  # () its value is -objective, its gradient what the optimiser steps against
-    reward_gradient: Tensor  # () reward part of beta's gradient, over T, mean over trajectories
-    penalty_gradient: Tensor  # () penalty part, likewise
-    trajectory: Trajectory
 
 
 def paper(
@@ -54,7 +49,11 @@ def paper(
     return Signal(-(value + slope), terms.reward.mean(), penalty.mean(), trajectory)
 
 
-ESTIMATORS: dict[str, Callable[..., Signal]] = {"paper": paper}
+ESTIMATORS: dict[str, Callable[..., Signal]] = {
+    "paper": paper,
+    "trajectory": whole_trajectory,
+    "common_random_numbers": common_random_numbers,
+}
 
 
 def mean_record(trajectory: Trajectory, name: str) -> Tensor:
