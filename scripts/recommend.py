@@ -17,6 +17,7 @@ import os
 from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import Progress, track
@@ -27,6 +28,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from torch_softucb import BanditPolicy, EpsilonGreedy, LinTS, LinUCB, SoftUCBHead, SoftUCBPolicy
 from torch_softucb.problems import fill_gaps, load_movielens
+from torch_softucb.problems.movielens import Ratings
 from torch_softucb.recommend import DecisionLog, OnlineBeta
 
 FILMS, DIM, NOISE = 400, 12, 0.1
@@ -58,6 +60,15 @@ class FilmTower(nn.Module):
 
     def forward(self, film: Tensor) -> Tensor:  # (N, K) -> (N, K, DIM + 1)
         return torch.cat((self.vector(film), self.mean(film)), dim=-1)
+
+
+def raw_ratings(data: Ratings, films: int) -> Tensor:  # (users, films) in [0, 1], NaN where there is none
+    """The ratings that are there, of the films that fill_gaps takes."""
+    chosen = np.sort(np.argsort(-np.bincount(data.item, minlength=data.num_items), kind="stable")[:films])
+    table = torch.full((data.num_users, data.num_items), torch.nan)
+    low, high = data.value.min(), data.value.max()
+    table[data.user, data.item] = torch.from_numpy((data.value - low) / (high - low)).float()
+    return table[:, chosen]
 
 
 def pretrain(ratings: Tensor, epochs: int) -> TwoTower:  # (users, films), NaN where there is none
@@ -132,9 +143,9 @@ def serve(policy, towers, truth, args, rounds, *, online=False, writer=None, log
         late.append((served.id, mean + noise))
         if len(late) > args.delay:
             ids, reward = late.pop(0)
+            head.feedback(ids, reward)
             if log is not None:
                 log.rewards(ids, reward)
-            head.feedback(ids, reward)
         regrets.append(truth.gather(1, films).amax(-1) - mean)
         betas.append(math.nan if decision.beta is None else float(decision.beta.mean()))
         if writer is not None:
@@ -211,7 +222,7 @@ def main(argv: list[str] | None = None) -> dict[str, tuple[Tensor, list[float]]]
     truth = torch.from_numpy(fill_gaps(data, num_items=films)).float()  # (users, films) in [0, 1]
     half = len(truth) // 2
     console.print(f"{len(truth)} users, {films} films; {half} users to learn from, {len(truth) - half} new ones.")
-    towers = pretrain(truth[:half], args.epochs)
+    towers = pretrain(raw_ratings(data, films)[:half], args.epochs)
     folder = args.log_dir / f"version_{len([*args.log_dir.glob('version_*')])}"
     beta = learn(towers, truth[:half], args)
     results = {}

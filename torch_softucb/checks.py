@@ -142,8 +142,11 @@ def check_bandit(where: str, bandit: object, batch_shape: Sequence[int], *, devi
     if values_readable(bandit) and bandit.numel():
         low, high = (int(v) for v in bandit.aminmax())
         if low < 0 or high >= batch_shape[0]:
-            unknown = low if low < 0 else high
-            raise ValueError(f"{where}: bandit ids must be in [0, {batch_shape[0]}), got {unknown}; nothing was changed")
+            row = int(((bandit < 0) | (bandit >= batch_shape[0])).nonzero()[0])
+            raise ValueError(
+                f"{where}: bandit ids must be in [0, {batch_shape[0]}), got {int(bandit[row])} in row {row}; "
+                "nothing was changed"
+            )
 
 
 def check_arm_ids(where: str, arm: object, batch: torch.Size, num_arms: int) -> None:
@@ -258,16 +261,22 @@ def check_features(where: str, arms: Tensor, mu_hat: Tensor) -> None:
 
 def check_arms(where: str, shape: torch.Size, rows: torch.Size, dim: int) -> None:
     """``(K, d)`` for all, or one set for every bandit or request."""
-    fits = len(shape) >= 2 and shape[-1] == dim and shape[-2] >= 1 and (not rows or shape[:-2] in ((), rows))
+    fits = len(shape) >= 2 and shape[-1] == dim and shape[-2] >= 1 and (len(rows) == 0 or shape[:-2] in ((), rows))
     if not fits:
         expected = f"(K, {dim}) or ({', '.join(map(str, rows)) or '*requests'}, K, {dim})"
         check_shape(where, "arms", shape, False, expected)
 
 
+def check_overflow(where: str, rows: Tensor) -> None:
+    """Statistics that are about to be written: finite numbers may overflow when they are multiplied."""
+    if values_readable(rows) and not math.isfinite(rows.sum().item()) and not bool(rows.isfinite().all()):
+        raise NumericalError(f"{where}: x and reward are finite, but their products overflow float64; nothing was changed")
+
+
 def check_observed(where: str, x: torch.Size, reward: torch.Size, rows: torch.Size, dim: int) -> None:
     """``x`` one or n observations for every bandit, ``reward`` the same without its last dim."""
     lead = x[:-1]
-    if not (len(x) >= 1 and x[-1] == dim and (not rows or lead in (rows, (*rows, *lead[-1:])))):
+    if not (len(x) >= 1 and x[-1] == dim and (len(rows) == 0 or lead in (rows, (*rows, *lead[-1:])))):
         expected = f"({', '.join(map(str, rows)) or '*n'}, {dim}) or (*B, n, {dim})"
         check_shape(where, "x", x, False, expected)
     if reward != lead:
@@ -398,6 +407,15 @@ def check_head_policy(where: str, policy: Any, dim: int) -> None:
         )
     if dim < 1:
         raise ValueError(f"{where}: policy must have dim 2 or more to hold an intercept and a feature, got {policy.dim}")
+    if policy.dtype not in (torch.float32, torch.float64):
+        raise TypeError(
+            f"{where}: policy must be float32 or float64, got {policy.dtype}: shorter propensities are not exact"
+        )
+
+
+def check_policy(where: str, policy: object, kind: type) -> None:
+    if not isinstance(policy, kind):
+        raise TypeError(f"{where}: policy must be a {kind.__name__}, got {type(policy).__name__}")
 
 
 def check_named(where: str, bandit: Tensor | None, bandits: torch.Size) -> None:
@@ -412,7 +430,7 @@ def check_candidates(where: str, features: object, dim: int) -> None:
     if not isinstance(features, Tensor):
         raise TypeError(f"{where}: encoder must return a tensor (N, K, {dim}), got {type(features).__name__}")
     shape = features.shape
-    ok = len(shape) >= 2 and shape[-1] == dim
+    ok = len(shape) in (2, 3) and shape[-1] == dim
     check_shape(where, "encoder output", shape, ok, f"(K, {dim}) or (N, K, {dim})")
     if not torch.compiler.is_compiling() and (shape[-2] < 1 or 0 in shape[:-2]):
         raise ValueError(f"{where}: every request needs at least one candidate, got an empty list, shape {tuple(shape)}")
@@ -455,27 +473,40 @@ def check_pending(where: str, pending: object, rows: torch.Size, dim: int) -> No
 
 def check_logged(
     where: str,
-    propensity: Tensor | None,
+    served: Any,
+    version: object,
     context: Tensor | None,
     candidates: Tensor | None,
     features: Tensor | None,
-    shape: torch.Size,
 ) -> None:
-    if propensity is None:
+    check_integer(where, "version", version, low=0)
+    if served.propensity is None:
         raise ValueError(
             f"{where}: served has no propensity (LinTS has none in closed form), and a log without it cannot be evaluated; "
             "use a policy with probabilities"
         )
-    requests = shape[:1]
+    requests, dim = served.id.shape[: served.id.dim() - (served.k is not None)], served.x.shape[-1]
     if context is not None:
         check_shape(where, "context", context.shape, context.shape == requests, str(tuple(requests)))
-    for name, value, trailing in (("candidates", candidates, 1), ("features", features, 2)):
+    for name, value, trailing in (("candidates", candidates, "K"), ("features", features, f"K, {dim}")):
         if value is not None:
-            ok = value.shape[:-trailing] in ((), requests) and value.dim() >= trailing
-            check_shape(where, name, value.shape, ok, f"(K{', d' * (trailing - 1)}) or (N, K{', d' * (trailing - 1)})")
+            size = trailing.count(",") + 1
+            ok = value.dim() >= size and value.shape[: value.dim() - size] in ((), requests)
+            check_shape(
+                where, name, value.shape, ok and (size == 1 or value.shape[-1] == dim), f"({trailing}) or (N, {trailing})"
+            )
     for name, value in (("context", context), ("candidates", candidates)):
         if value is not None and value.dtype != torch.int64:
             raise TypeError(f"{where}: {name} must be an int64 tensor, got dtype {value.dtype}")
+    if features is not None:
+        check_same_dtype(where, "features", features, "the decisions'", served.x.dtype)
+        if candidates is not None and candidates.shape[-1] != features.shape[-2]:
+            raise ValueError(
+                f"{where}: candidates and features must have the same K, got {candidates.shape[-1]} and {features.shape[-2]}"
+            )
+    num = candidates.shape[-1] if candidates is not None else features.shape[-2] if features is not None else None
+    if num is not None and num != served.num_arms:
+        raise ValueError(f"{where}: candidates must be those that were decided on, {served.num_arms}, got {num}")
 
 
 def check_same_dims(where: str, dims: Collection[int]) -> None:
@@ -498,21 +529,39 @@ def check_log(
     check_shape(
         where, "target_probs", target_probs.shape, target_probs.dim() == 2 and len(target_probs) > 1, "(n, K), n >= 2"
     )
-    rows = target_probs.shape[:1]
-    for name, value in (("reward", reward), ("propensity", propensity)):
-        if value is not None:
-            check_shape(where, name, value.shape, value.shape == rows, str(tuple(rows)))
-            check_finite(where, name, value)
+    check_log_columns(where, reward, arm, propensity, target_probs.shape)
     if reward_hat is not None:
         shape = target_probs.shape
         check_shape(where, "reward_hat", reward_hat.shape, reward_hat.shape == shape, str(tuple(shape)))
         check_finite(where, "reward_hat", reward_hat)
-    if arm is not None:
-        check_arm_ids(where, arm, rows, target_probs.shape[-1])
     check_not_negative(where, "target_probs", target_probs)
+    total = target_probs.detach().sum(-1)
+    if not bool(((total - 1).abs() < 1e-3).all()):
+        row = int(((total - 1).abs() >= 1e-3).nonzero()[0])
+        raise ValueError(f"{where}: target_probs must sum to 1 in every row, got {float(total[row]):.4g} in row {row}")
+
+
+def check_log_columns(
+    where: str, reward: Tensor | None, arm: Tensor | None, propensity: Tensor | None, shape: torch.Size
+) -> None:
+    rows = shape[:1]
+    for name, value in (("reward", reward), ("propensity", propensity)):
+        if value is not None:
+            check_shape(where, name, value.shape, value.shape == rows, str(tuple(rows)))
+            check_finite(where, name, value)
+    if arm is not None:
+        check_arm_ids(where, arm, rows, shape[1])
     if propensity is not None and not bool(((propensity > 0) & (propensity <= 1)).all()):
         row = int((~((propensity > 0) & (propensity <= 1))).nonzero()[0])
         raise ValueError(f"{where}: propensity must be in (0, 1], got {float(propensity[row])} in row {row}")
+
+
+def check_overlap(where: str, weights: Tensor) -> None:
+    if not bool((weights > 0).any()):
+        raise ValueError(
+            f"{where}: no logged action has a weight above 0: the target policy never plays what was logged, and the log "
+            "says nothing about it; use direct_method, or a log that explored more"
+        )
 
 
 def check_scored(where: str, policy: Any, scores: bool) -> None:
@@ -526,3 +575,37 @@ def check_scored(where: str, policy: Any, scores: bool) -> None:
 def check_one_beta(where: str, shape: torch.Size) -> None:
     if shape:
         raise ValueError(f"{where}: policy must have one beta for all, got {tuple(shape)}; use beta_init as a number")
+
+
+def check_same_map(where: str, mine: object, saved: object) -> None:
+    if mine != saved:
+        raise ValueError(f"{where}: the state is of a head with {saved}, got it for one with {mine}; make the head alike")
+
+
+def check_replica(where: str, replica: int, bits: int) -> int:
+    check_integer(where, "replica", replica, low=0)
+    if replica >= 1 << bits:
+        raise ValueError(f"{where}: replica must be below 2**{bits}, got {replica}")
+    return replica
+
+
+def check_nothing_open(where: str, count: int) -> None:
+    if count:
+        raise ValueError(
+            f"{where}: {count} decisions wait for feedback with features of the old normalisation; answer them first, or "
+            "head.drop(head.open_decisions)"
+        )
+
+
+def check_replayed(where: str, arm: object, reward: object, shape: torch.Size) -> None:
+    """Batches of a replay buffer: one item a request."""
+    check_shape(where, "encoder output", shape, len(shape) == 3, "(N, K, d)")
+    check_arm_ids(where, arm, shape[:1], shape[1])
+    check_float_tensor(where, "reward", reward)
+
+
+def check_log_place(where: str, folder: object, there: bool, beyond: bool) -> None:
+    if not there:
+        raise ValueError(f"{where}: {folder} holds no decision log")
+    if beyond:
+        raise ValueError(f"{where}: the checkpoint is ahead of the log in {folder}: they do not belong together")

@@ -118,6 +118,21 @@ def test_bad_logs_are_named(seeded):
         F.self_normalised(reward, arm + 3, propensity.clamp(min=0.1), target)
 
 
+def test_no_overlap_and_wrong_settings_are_named(seeded):
+    reward, arm, propensity, _, model = _log(10, 3, seeded)
+    never = torch.nn.functional.one_hot((arm + 1) % 3, 3).double()
+    for estimate in (F.inverse_propensity, F.self_normalised):
+        with pytest.raises(ValueError, match="no logged action has a weight above 0"):
+            estimate(reward, arm, propensity, never)
+    assert F.doubly_robust(reward, arm, propensity, never, model).effective_sample_size == 0
+    with pytest.raises(ValueError, match="target_probs must sum to 1 in every row, got 2 in row 0"):
+        F.inverse_propensity(reward, arm, propensity, 2 * never)
+    with pytest.raises(ValueError, match="switch_doubly_robust: threshold must be in"):
+        F.switch_doubly_robust(reward, arm, propensity, never, model, threshold=-3.0)
+    with pytest.raises(ValueError, match="folds must be"):
+        F.cross_fitted_rewards(torch.zeros(10, 3, 2, dtype=D), arm, reward, folds=1)
+
+
 def test_dr_intervals_cover_the_true_online_value(seeded):
     """500 simulated logs of 400 decisions by an epsilon-greedy policy, evaluated for a softmax policy that differs."""
     covered, shorter = 0, 0

@@ -41,8 +41,8 @@ def _serve(folder, pipe):
             random.shuffle(open_ids)
             ids = torch.tensor([open_ids.pop() for _ in range(3)])
             reward = ids.double().sin()
-            log.rewards(ids, reward)
             ours.feedback(ids, reward)
+            log.rewards(ids, reward)
         if step % 3 == 0:
             log.commit()
             # from here on these decisions may be shown: all ids below the next one are safe

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tests.recommend.cases import Towers, head
-from torch_softucb import SoftUCBHead, SoftUCBPolicy
+from torch_softucb import LinUCB, SoftUCBHead, SoftUCBPolicy
 from torch_softucb.recommend import OnlineBeta
 from torch_softucb.recommend.pending import Pending
 
@@ -119,6 +119,8 @@ def test_beta_learns_while_it_serves(seeded):
     for _ in range(20):
         learner.step(ours(features))
     assert learner.decisions == 60  # beyond the horizon beta stays
+    with pytest.raises(TypeError, match="policy must be a SoftUCBPolicy, got LinUCB"):
+        OnlineBeta(LinUCB(3), horizon=5)
 
 
 def test_one_beta_learns_from_many_users(seeded):

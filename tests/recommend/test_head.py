@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tests.recommend.cases import Towers, head, requests
-from torch_softucb import EXP3, EpsilonGreedy, LinTS, LinUCB, SoftUCBHead, SoftUCBPolicy
+from torch_softucb import EXP3, EpsilonGreedy, LinTS, LinUCB, NumericalError, SoftUCBHead, SoftUCBPolicy
 from torch_softucb.recommend import DecisionPath, FeatureMap, Replay
 
 D = torch.double
@@ -76,7 +76,7 @@ def test_replicas_do_not_explore_in_step():
     assert not one.arm.equal(two.arm)
     assert not set(one.id.tolist()) & set(two.id.tolist())
     second.reseed(3, replica=9)
-    assert second.serve(second(user, items)).id[0] == 9 << 40
+    assert second.serve(second(user, items)).id[0] == (9 << 34) + 60
     assert second.feedback(two.id, torch.ones(60, dtype=D)) == 60  # those from before are still waited for
 
 
@@ -174,8 +174,16 @@ def test_refit_rebuilds_the_statistics_for_an_encoder_that_moved(users):
     eye = torch.eye(4, dtype=D)
     torch.testing.assert_close(ours.policy.state.V - eye, 4 * (before.V - eye), atol=1e-9, rtol=0)
     kept = _state(ours)
-    with pytest.raises(ValueError, match="reward must be finite"):
-        ours.refit([history[0], history[1]._replace(reward=torch.full((16,), torch.nan, dtype=D))])
+    bad = {
+        "reward must be finite": {"reward": torch.full((16,), torch.nan, dtype=D)},
+        r"arm must be in \[0, 6\)": {"arm": torch.full((16,), -1)},
+        "arm must have shape": {"arm": torch.zeros(16, 2).long()},
+    } | ({"bandit must be given": {"bandit": None}} if users else {})
+    for match, change in bad.items():
+        with pytest.raises(ValueError, match=match):
+            ours.refit([history[0], history[1]._replace(**change)])
+    with pytest.raises(ValueError, match="at least one batch is needed"):
+        ours.refit(iter(()))
     assert _same(kept, _state(ours))
 
 
@@ -203,7 +211,7 @@ BAD = {
     ),
     "unknown user": (
         lambda h: h(torch.tensor([1]), torch.ones(1, 2).long(), bandit=torch.tensor([20])),
-        r"bandit ids must be in \[0, 20\), got 20",
+        r"bandit ids must be in \[0, 20\), got 20 in row 0",
     ),
     "unknown decision": (
         lambda h: h.feedback(torch.tensor([0, 77]), torch.ones(2, dtype=D)),
@@ -250,6 +258,15 @@ def test_policies_and_encoders_that_do_not_fit():
         SoftUCBHead(nn.Identity(), SoftUCBPolicy(3))(torch.zeros(5, 2))
     with pytest.raises(TypeError, match="encoder must return a tensor"):
         SoftUCBHead(nn.Identity(), SoftUCBPolicy(3))([1.0])
+    with pytest.raises(TypeError, match="policy must be a BanditPolicy, got Linear"):
+        SoftUCBHead(nn.Identity(), nn.Linear(2, 2))
+    with pytest.raises(TypeError, match="policy must be float32 or float64"):
+        SoftUCBHead(nn.Identity(), SoftUCBPolicy(3, dtype=torch.bfloat16))
+    ours = head()
+    decision = ours(*requests(2, 3))
+    for k in (0, 4):
+        with pytest.raises(ValueError, match="k must be"):
+            ours.serve(decision, k=k)
     with pytest.raises(ValueError, match=r"discount must be in \(0, 1\], got 1.5"):
         SoftUCBHead(nn.Identity(), SoftUCBPolicy(3), discount=1.5)
 
@@ -265,7 +282,7 @@ def test_export_with_any_number_of_requests_and_candidates(users):
     mask[:, 0] = True
     shapes = {"inputs": ({0: N}, {0: N, 1: K}), "mask": {0: N, 1: K}} | ({"bandit": {0: N}} if users else {})
     program = torch.export.export(DecisionPath(ours), (user, items), {"mask": mask} | bandit, dynamic_shapes=shapes)
-    for count, candidates in ((1, 1), (3, 2), (64, 33)):
+    for count, candidates in ((1, 1), (3, 2), (300, 40)):
         user, items = requests(count, candidates, seed=count)
         mask = torch.rand(count, candidates) > 0.3
         mask[:, 0] = True
@@ -276,12 +293,91 @@ def test_export_with_any_number_of_requests_and_candidates(users):
 
 
 @pytest.mark.slow
-def test_compile_without_graph_breaks():
-    ours = head(intercept=True)
-    user, items = requests(5, 7)
+@pytest.mark.parametrize("users", [None, 20])
+def test_compile_without_graph_breaks(users):
+    ours = head(users=users, intercept=True)
     compiled = torch.compile(DecisionPath(ours), fullgraph=True, backend="aot_eager")
-    with torch.no_grad():
-        torch.testing.assert_close(compiled(user, items)["probs"], ours(user, items).probs, atol=1e-12, rtol=0)
+    for count, candidates in ((5, 7), (6, 4), (2, 9)):
+        user, items = requests(count, candidates)
+        bandit = {"bandit": user} if users else {}
+        with torch.no_grad():
+            got, want = compiled(user, items, **bandit)["probs"], ours(user, items, **bandit).probs
+        torch.testing.assert_close(got, want, atol=1e-12, rtol=0)
+
+
+def test_what_depends_on_open_decisions_is_not_exported():
+    ours = head(narrow_pending=True)
+    user, items = requests(5, 7)
+    ours.serve(ours(user, items))
+    with pytest.raises(Exception, match="narrow_pending depends on what is open and cannot be exported"):
+        torch.export.export(DecisionPath(ours), (user, items))
+
+
+def test_inference_mode_leaves_the_head_as_it_was():
+    ours = SoftUCBHead(nn.Identity(), SoftUCBPolicy(3, dtype=D), normalise=True)
+    features = torch.randn(4, 5, 3, dtype=D)
+    with torch.inference_mode():
+        ours.calibrate([(features,)])
+        served = ours.serve(ours(features))
+        ours.feedback(served.id[:2], torch.ones(2, dtype=D))
+        ours.reseed(1)
+    ours.feedback(served.id[2:], torch.ones(2, dtype=D))
+    ours.serve(ours(features))
+    ours.load_state_dict(ours.state_dict())
+    assert ours.policy.state.seen == 4
+
+
+def test_ids_are_never_given_twice():
+    ours = SoftUCBHead(nn.Identity(), SoftUCBPolicy(3))
+    features = torch.randn(3, 5, 3)
+    first = ours.serve(ours(features))
+    ours.feedback(first.id, torch.ones(3))
+    ours.reseed(5, replica=0)
+    second = ours.serve(ours(features))
+    ours.reseed(5, replica=8)
+    third = ours.serve(ours(features))
+    assert len({*first.id.tolist(), *second.id.tolist(), *third.id.tolist()}) == 9
+    assert ours.feedback(torch.cat((first.id, second.id, third.id)), torch.ones(9), on_repeat="ignore") == 6
+    twin = SoftUCBHead(nn.Identity(), SoftUCBPolicy(3))
+    twin.load_state_dict(ours.state_dict())
+    assert twin.feedback(first.id, torch.ones(3), on_repeat="ignore") == 0
+    for replica in (-1, 1 << 28):
+        with pytest.raises(ValueError, match="replica must be"):
+            ours.reseed(replica=replica)
+
+
+def test_every_buffer_that_differs_between_ranks_is_left_out_of_ddp():
+    state = set(head().state_dict())
+    named = set(SoftUCBHead._ddp_params_and_buffers_to_ignore)
+    assert named <= state
+    assert {name for name in state if "pending" in name or "stream" in name or "statistics" in name} <= named
+
+
+def test_a_map_and_a_state_that_differ_are_refused():
+    plain, ours = head(), head(normalise=True)
+    with pytest.raises(ValueError, match="the state is of a head with"):
+        plain.load_state_dict(ours.state_dict())
+    with pytest.raises(ValueError, match="normalise=False"):
+        plain.calibrate([requests(3, 4)])
+    ours.serve(ours(*requests(3, 4)))
+    with pytest.raises(ValueError, match="3 decisions wait for feedback"):
+        ours.calibrate([requests(3, 4)])
+    ours.drop(ours.open_decisions)
+    ours.calibrate([requests(3, 4)])
+    far = FeatureMap(1, normalise=True)
+    values = 1e6 + 1e-2 * torch.randn(4000, 1, dtype=D, generator=torch.Generator().manual_seed(0))
+    far.fit([values[:0], values])
+    assert far(values).mean().abs() < 1e-6
+    with pytest.raises(ValueError, match=r"features must have shape \(..., 1\)"):
+        far.fit([torch.zeros(4, 2)])
+
+
+def test_numbers_that_overflow_are_refused():
+    policy = SoftUCBPolicy(2, dtype=D)
+    for x, y in ((torch.full((2,), 1e3, dtype=D), 1e307), (torch.full((3, 2), 1e200, dtype=D), torch.ones(3, dtype=D))):
+        with pytest.raises(NumericalError, match=r"overflow|not positive definite"):
+            policy.update(x, torch.as_tensor(y, dtype=D))
+    assert policy.state.seen == 0
 
 
 def test_state_goes_through_a_new_process(tmp_path):

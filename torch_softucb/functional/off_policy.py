@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_log, check_number
+from torch_softucb.checks import check_finite, check_integer, check_log, check_log_columns, check_number, check_overlap
 
 
 class Evaluation(NamedTuple):
@@ -30,7 +30,7 @@ def _evaluation(terms: Tensor, weights: Tensor, confidence: float) -> Evaluation
     value = terms.mean()
     std_error = terms.std() / len(terms) ** 0.5
     half = NormalDist().inv_cdf(0.5 + confidence / 2) * std_error
-    size = weights.sum().square() / weights.square().sum()
+    size = weights.sum().square() / weights.square().sum().clamp(min=torch.finfo(weights.dtype).tiny)
     return Evaluation(value, std_error, value - half, value + half, size)
 
 
@@ -67,6 +67,7 @@ def inverse_propensity(
     """
     check_log("inverse_propensity", reward, arm, propensity, target_probs, None)
     w = _at(target_probs, arm) / propensity
+    check_overlap("inverse_propensity", w)
     return _evaluation(w * reward, w, confidence)
 
 
@@ -87,6 +88,7 @@ def self_normalised(
     """
     check_log("self_normalised", reward, arm, propensity, target_probs, None)
     w = _at(target_probs, arm) / propensity
+    check_overlap("self_normalised", w)
     mean = w.mean()
     value = (w * reward).mean() / mean
     return _evaluation(value + w * (reward - value) / mean, w, confidence)
@@ -124,7 +126,10 @@ def switch_doubly_robust(
         >>> switch_doubly_robust(*log, threshold=10.0).value  # (2 + 2 * (3 - 2) + 2) / 2: the second weight is 100
         tensor(3.)
     """
-    check_log("doubly_robust", reward, arm, propensity, target_probs, reward_hat)
+    where = "doubly_robust" if threshold is None else "switch_doubly_robust"
+    check_log(where, reward, arm, propensity, target_probs, reward_hat)
+    if threshold is not None:
+        check_number(where, "threshold", threshold, low=0.0)
     w = _at(target_probs, arm) / propensity
     used = w if threshold is None else torch.where(w <= threshold, w, torch.zeros_like(w))
     terms = (target_probs * reward_hat).sum(-1) + used * (reward - _at(reward_hat, arm))
@@ -151,7 +156,12 @@ def cross_fitted_rewards(
         >>> cross_fitted_rewards(features, torch.tensor([0, 0, 1, 1]), torch.tensor([1.0, 1.0, 0.0, 0.0]))[0]
         tensor([0.5000, 0.0000])
     """
+    where = "cross_fitted_rewards"
+    check_integer(where, "folds", folds, low=2)
+    check_log_columns(where, reward, arm, None, features.shape)
+    check_finite(where, "features", features)
     n, _, d = features.shape
+    reward = reward.to(features.dtype)
     x = features[torch.arange(n, device=arm.device), arm]
     fold = torch.arange(n, device=arm.device) % folds
     eye = ridge_alpha * torch.eye(d, dtype=features.dtype, device=features.device)

@@ -19,6 +19,7 @@ from torch_softucb.checks import (
     check_mask,
     check_number,
     check_observed,
+    check_overflow,
     check_pending,
     check_remembered,
     values_readable,
@@ -87,6 +88,7 @@ class BanditPolicy(nn.Module, ABC):
         """Views of V, root, b and the number of observations: to look at."""
         return unpack(self.statistics, self.dim)
 
+    @torch.inference_mode(False)
     def reset(self, *, batch_shape: tuple[int, ...] = ()) -> None:
         """Forget everything; from now on, ``batch_shape`` independent bandits. ``()`` is one bandit."""
         check_batch_shape(f"{type(self).__name__}.reset", batch_shape)
@@ -123,7 +125,7 @@ class BanditPolicy(nn.Module, ABC):
             rows = bandit.shape
         check_arms(where, arms.shape, rows, self.dim)
         if mask is not None:
-            check_mask(where, mask, (*(rows or arms.shape[:-2]), arms.shape[-2]), device=like.device)
+            check_mask(where, mask, (*(rows if len(rows) else arms.shape[:-2]), arms.shape[-2]), device=like.device)
         if pending is not None:
             check_pending(where, pending, rows, self.dim)
         elif not torch.is_grad_enabled() and single.applies(statistics, arms, dims=2):
@@ -143,7 +145,7 @@ class BanditPolicy(nn.Module, ABC):
         elif torch.is_grad_enabled() or self.normals_per_decision:
             statistics = statistics.clone()  # backward, and a decision that is drawn later, must not see what update writes
         state = unpack(statistics, self.dim)
-        many = arms.numel() > single.MOST and state.b.dim() == 1 and values_readable(arms)
+        many = values_readable(arms) and pending is None and state.b.dim() == 1 and arms.numel() > single.MOST
         # statistics are float64; a float32 product loses sqrt(cond(V)) * 6e-8
         dtype = arms.dtype if many and F.short_is_enough(state.V, state.root, arms.dtype) else torch.float64
         root, b = state.root.to(dtype), state.b.to(dtype)
@@ -198,7 +200,7 @@ class BanditPolicy(nn.Module, ABC):
     ) -> None:
         """Take in observed rewards. Takes effect whole or, on bad input, raises and changes nothing.
 
-        ``discount`` below 1 is for rewards that drift: first each of the bandits named forgets that share of what it knew,
+        ``discount`` below 1 is for rewards that drift: each of the bandits named first keeps that share of what it knew,
         once a call, however many observations come with it.
         """
         where = f"{type(self).__name__}.update"
@@ -225,6 +227,7 @@ class BanditPolicy(nn.Module, ABC):
         check_finite(where, "reward", reward)
         self._update_rows(x, reward, bandit, decision, arm, discount)
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def _update_rows(
         self,
@@ -239,7 +242,9 @@ class BanditPolicy(nn.Module, ABC):
         if not self.batch_shape and reward.dim():
             x, reward = x.reshape(-1, self.dim), reward.reshape(-1)
         if bandit is None:
-            self.statistics.copy_(self._observe(self._old(None, discount), x, reward, decision, arm))
+            new = self._observe(self._old(None, discount), x, reward, decision, arm)
+            check_overflow(f"{type(self).__name__}.update", new)
+            self.statistics.copy_(new)
             return
         unique, group, times = torch.unique(bandit, return_inverse=True, return_counts=True)
         if len(unique) < len(bandit):
@@ -249,6 +254,7 @@ class BanditPolicy(nn.Module, ABC):
         else:
             unique = bandit
             new = self._observe(self._old(bandit, discount), x, reward, decision, arm)
+        check_overflow(f"{type(self).__name__}.update", new)
         self.statistics.index_copy_(0, unique, new)
 
     def _old(self, rows: Tensor | None, discount: float) -> RidgeState:
@@ -257,12 +263,15 @@ class BanditPolicy(nn.Module, ABC):
         return old if discount == 1.0 else forget(old, discount, self.ridge_alpha)
 
     def _observe_next(self, statistics: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> bool:
-        """A short cut for one observation of one bandit; False when it is not finite, or a refresh is due."""
+        """A short cut for one observation of one bandit; False when something is not finite, or a refresh is due."""
         row, wide, number = statistics.numpy(), x.numpy().astype(np.float64), reward.item()
         if not math.isfinite(number + np.add.reduce(wide)) or (row[-2] + 1) % self.refresh_every == 0:
             return False
         gamma = self._next_gamma(decision, statistics.select(-1, -1)).item() if self.carries_gamma else row[-1]
-        row[:] = single.observe(row, wide, number, gamma)
+        new = single.observe(row, wide, number, gamma)
+        if not math.isfinite(np.add.reduce(new)):
+            return False
+        row[:] = new
         return True
 
     def _observe(self, old: RidgeState, x: Tensor, reward: Tensor, decision: Decision | None, arm: Tensor | None) -> Tensor:

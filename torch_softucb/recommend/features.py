@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from torch_softucb.checks import check_finite, check_integer
+from torch_softucb.checks import check_finite, check_integer, check_same_map, check_shape
 
 
 class FeatureMap(nn.Module):
@@ -35,24 +35,36 @@ class FeatureMap(nn.Module):
         super().__init__()
         self.dim = check_integer("FeatureMap", "dim", dim, low=1)
         self.intercept, self.normalise = intercept, normalise
-        self.register_buffer("mean", torch.zeros(dim))
-        self.register_buffer("scale", torch.ones(dim))
+        self.register_buffer("mean", torch.zeros(dim, dtype=torch.float64))
+        self.register_buffer("scale", torch.ones(dim, dtype=torch.float64))
 
     def forward(self, values: Tensor) -> Tensor:  # (..., dim) -> (..., dim) or (..., dim + 1)
-        if self.normalise:
-            values = (values - self.mean.to(values.dtype)) / (self.scale.to(values.dtype) * math.sqrt(self.dim))
+        if not (self.normalise or self.intercept):
+            return values
+        shrink = math.sqrt(1 + self.intercept)
+        factor = 1 / (self.scale * math.sqrt(self.dim) * shrink) if self.normalise else torch.ones_like(self.scale) / shrink
+        mean, factor = self.mean.to(values.dtype), factor.to(values.dtype)
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            mapped = (values - mean) * factor
+            return torch.cat((mapped, torch.full_like(mapped[..., :1], 1 / shrink)), -1) if self.intercept else mapped
+        out = values.new_empty(*values.shape[:-1], self.dim + self.intercept)  # the same, without copies
+        torch.sub(values, mean, out=out[..., : self.dim]).mul_(factor)
         if self.intercept:
-            values = torch.cat((values, torch.ones_like(values[..., :1])), dim=-1) / math.sqrt(2.0)
-        return values
+            out[..., self.dim] = 1 / shrink
+        return out
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def fit(self, batches: Iterable[Tensor]) -> None:  # each (..., dim)
         """Mean and standard deviation of every feature; one that does not vary keeps its scale."""
         count, total = 0, torch.zeros(self.dim, dtype=torch.float64, device=self.mean.device)
         squares, shift = total.clone(), None
         for values in batches:
+            check_shape("FeatureMap.fit", "features", values.shape, values.shape[-1:] == (self.dim,), f"(..., {self.dim})")
             check_finite("FeatureMap.fit", "features", values)
             rows = values.reshape(-1, self.dim).double()
+            if not len(rows):
+                continue
             shift = rows.mean(0) if shift is None else shift  # else squares of large means would eat the digits
             count += len(rows)
             total += (rows - shift).sum(0)
@@ -62,3 +74,18 @@ class FeatureMap(nn.Module):
         variance = squares / count - (total / count).square()
         self.mean.copy_(shift + total / count)
         self.scale.copy_(torch.where(variance > 0, variance.clamp(min=0).sqrt(), torch.ones_like(variance)))
+
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor([self.intercept, self.normalise])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        mine, saved = (
+            dict(zip(("intercept", "normalise"), s.tolist(), strict=True)) for s in (self.get_extra_state(), state)
+        )
+        check_same_map("FeatureMap", mine, saved)
+
+    def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
+        before = self.mean, self.scale
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.mean, self.scale = (value.to(self.mean.device) for value in before)  # float64 whatever the features are
+        return self

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_integer, check_number, check_offered, check_one_beta
+from torch_softucb.checks import check_integer, check_number, check_offered, check_one_beta, check_policy
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.types import Decision
 
@@ -38,6 +38,7 @@ class OnlineBeta(nn.Module):
 
     def __init__(self, policy: SoftUCBPolicy, *, horizon: int, eta: float = 1.0, lr: float = 0.1) -> None:
         super().__init__()
+        check_policy("OnlineBeta", policy, SoftUCBPolicy)
         check_one_beta("OnlineBeta", policy.raw_beta.shape)
         self._policy = (policy,)  # not a child: its parameters stay where they are
         self.horizon = check_integer("OnlineBeta", "horizon", horizon, low=1)
@@ -53,9 +54,9 @@ class OnlineBeta(nn.Module):
         gamma = check_offered("OnlineBeta", "a gradient", decision.gamma, type(policy).__name__)
         slope = F.reward_and_gradient(decision.probs, decision.mu_hat, decision.width, gamma)[1]
         bandits = policy.batch_shape.numel()
-        t = math.ceil((int(self.decisions) + slope.numel()) / bandits)
-        if t > self.horizon:
+        if int(self.decisions) >= self.horizon * bandits:
             return
+        t = min(self.horizon, math.ceil((int(self.decisions) + slope.numel()) / bandits))
         widths = F.sum_width(decision.width, mask=decision.mask).mean()
         before = self.past + slope.sum() / bandits - slope.mean()  # Eq. 15 adds the present round's once more
         moved = F.online_gradient(slope.mean(), before, widths, t=t, horizon=self.horizon, eta=self.eta)

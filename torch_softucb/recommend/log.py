@@ -9,9 +9,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_integer, check_logged
+from torch_softucb.checks import check_feedback, check_integer, check_logged
 from torch_softucb.recommend.head import Served
 from torch_softucb.recommend.journal import Journal, records
 from torch_softucb.recommend.record import Entry, encode_decisions, encode_rewards
@@ -54,6 +55,7 @@ class DecisionLog:
         ...     served = head.serve(head(torch.tensor([[1, 2, 3]])))
         ...     log.decisions(served)
         ...     log.commit()  # only now show the item
+        ...     _ = head.feedback(served.id, torch.tensor([1.0]))
         ...     log.rewards(served.id, torch.tensor([1.0]))
         >>> read_log(log.folder).reward
         tensor([1.], dtype=torch.float64)
@@ -85,19 +87,29 @@ class DecisionLog:
         *,
         version: int = 0,
         context: Tensor | None = None,  # (N,) int64
-        candidates: Tensor | None = None,  # (K,) or (N, K) int64 item ids, -1 where a candidate was not allowed
+        candidates: Tensor | None = None,  # (K,) or (N, K) int64 item ids; masked ones are written as -1
         features: Tensor | None = None,  # (K, d) or (N, K, d) of all candidates, to learn and evaluate from the log alone
     ) -> None:
         """Add decisions, as :meth:`SoftUCBHead.serve` gives them; ``version`` is the model's.
 
         Tensors are read when the group is committed: do not write over them before.
         """
-        check_logged("DecisionLog.decisions", served.propensity, context, candidates, features, served.id.shape)
+        check_logged("DecisionLog.decisions", served, version, context, candidates, features)
+        if candidates is None and features is not None:
+            candidates = torch.arange(served.num_arms)
+        if candidates is not None and served.mask is not None:
+            candidates = candidates.masked_fill(~served.mask, -1)
         self._add(Entry(served, version, context, candidates, features), served.id.numel())
 
     def rewards(self, id: Tensor, reward: Tensor) -> None:  # (*N,), (*N,)
-        """Add rewards, as :meth:`SoftUCBHead.feedback` takes them."""
-        self._add(encode_rewards(id, reward), id.numel())
+        """Add rewards that :meth:`SoftUCBHead.feedback` has taken in: afterwards, so that what it refuses is not logged."""
+        ids, values = check_feedback("DecisionLog.rewards", id, reward, dtype=torch.float64)
+        self._add(encode_rewards(ids, values), len(ids))
+
+    def drops(self, id: Tensor) -> None:  # (*N,)
+        """Add decisions that :meth:`SoftUCBHead.drop` has given up."""
+        ids, values = check_feedback("DecisionLog.drops", id, torch.zeros(id.shape), dtype=torch.float64)
+        self._add(encode_rewards(ids, torch.full_like(values, torch.nan)), len(ids))
 
     def _add(self, entry: Entry | bytes, count: int) -> None:
         self._waiting.append(entry)
@@ -110,17 +122,16 @@ class DecisionLog:
         if self._journal.size > self.segment_bytes:
             self._journal.close()
             self._open(self._place.segment + 1)
-        written = 0
+        encoded: list[bytes] = []
         for shape, run in groupby(self._waiting, lambda entry: entry.shape if isinstance(entry, Entry) else None):
             together = list(run)
-            written_now = [encode_decisions(together)] if shape is not None else together  # type: ignore[arg-type]
-            for record in written_now:
-                self._journal.append(record)  # type: ignore[arg-type]
-            written += len(written_now)
-        self._journal.commit()
-        self._place = self._place._replace(record=self._place.record + written)
+            encoded += [encode_decisions(together)] if shape is not None else together  # type: ignore[arg-type]
         self._waiting.clear()
         self._count = 0
+        for record in encoded:
+            self._journal.append(record)
+        self._journal.commit()
+        self._place = self._place._replace(record=self._place.record + len(encoded))
 
     def seal(self) -> None:
         """Make Parquet files of all segments so far and begin a new one."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from torch_softucb.checks import check_same_dims
 from torch_softucb.recommend.journal import records, sync_folder
 from torch_softucb.recommend.log import segment_path
 from torch_softucb.recommend.record import FIXED, Columns, decode
@@ -76,6 +77,8 @@ def _columns(table: pa.Table) -> Columns:
             columns[name] = whole.to_numpy()
             continue
         lengths = np.diff(whole.offsets.to_numpy())
+        if name == "x":
+            check_same_dims("read_log", lengths.tolist())
         columns[name] = padded(whole.flatten().to_numpy(), lengths, -1 if name == "candidates" else 0.0)
     dim = columns["x"].shape[1] if "x" in columns else 0
     if dim:

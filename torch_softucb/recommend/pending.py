@@ -54,6 +54,9 @@ class Pending(nn.Module):
     def close(self, ids: list[int]) -> None:
         self._free += [self._row.pop(i) for i in ids]
 
+    def ids(self) -> Tensor:  # (n,)
+        return torch.tensor(sorted(self._row), dtype=torch.int64, device=self.x.device)
+
     def open_rows(self) -> tuple[Tensor, Tensor]:  # (n, d), (n,)
         """Features and bandits of all open decisions, the oldest first."""
         return self.find(sorted(self._row))
@@ -64,6 +67,7 @@ class Pending(nn.Module):
         destination[prefix + "id"] = torch.tensor(names, dtype=torch.int64, device=x.device)
         destination[prefix + "x"], destination[prefix + "bandit"] = x, bandit
 
+    @torch.inference_mode(False)
     def _load_from_state_dict(self, state_dict, prefix, *args):  # type: ignore[no-untyped-def]
         saved = state_dict.get(prefix + "x")
         if saved is not None and saved.dim() == 2 and saved.shape[1] == self.x.shape[1]:

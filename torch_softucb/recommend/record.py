@@ -43,7 +43,7 @@ class Entry(NamedTuple):
         return (
             version,
             served.x.shape,
-            served.id.dim(),
+            served.k,
             None if served.beta is None else served.beta.dim(),
             served.bandit is None,
             context is None,
@@ -56,7 +56,7 @@ def encode_decisions(entries: Sequence[Entry]) -> bytes:
     """A record of entries of one shape."""
     first = entries[0].served
     rows = len(entries) * first.id.numel()
-    each = first.id.shape[-1] if first.id.dim() == 2 else 1  # items of a request
+    each = first.k or 1  # items of a request
     kind = b"8" if first.x.element_size() == 8 else b"4"
 
     def column(values: list[Tensor | None], trailing: int = 0) -> NDArray[Any] | None:
@@ -85,8 +85,6 @@ def encode_decisions(entries: Sequence[Entry]) -> bytes:
     parts.append(column([entry.served.x for entry in entries], 1).astype(_FLOATS[kind], copy=False))  # type: ignore[union-attr]
     names = column([entry.candidates for entry in entries], 1)
     features = column([entry.features for entry in entries], 2)
-    if names is None and features is not None:
-        names = np.tile(np.arange(features.shape[1]), (rows, 1))
     if names is not None:
         parts.append(names)
     if features is not None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_log
+from torch_softucb.checks import check_log_columns
 from torch_softucb.policies.base import BanditPolicy
 
 
@@ -42,7 +42,12 @@ def replay(
         >>> replay(LinUCB(2), features, arm, arm.float(), torch.full((100,), 0.5)).value > 0.9
         True
     """
-    check_log("replay", reward, arm, propensity, torch.zeros(features.shape[:2]), None)
+    check_log_columns("replay", reward, arm, propensity, features.shape)
+    if policy.normals_per_decision or policy.batch_shape:
+        raise ValueError(
+            f"replay: policy must be one bandit with probabilities in closed form, got {type(policy).__name__} with "
+            f"batch_shape {tuple(policy.batch_shape)}"
+        )
     accept = propensity.min() / propensity
     draws = torch.rand(len(arm), generator=generator, dtype=propensity.dtype)
     earned = []
