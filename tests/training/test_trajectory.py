@@ -1,0 +1,85 @@
+"""The gradient of a whole trajectory: the native kernel's parts, no bias, less noise, and where it leads."""
+
+import math
+
+import pytest
+import torch
+
+from torch_softucb import BanditProblem, SoftUCBPolicy, rollout, synthetic_problem
+from torch_softucb.training.common_random_numbers import common_random_numbers
+from torch_softucb.training.data import Episode
+from torch_softucb.training.trajectory import BASELINES, play, slopes, trajectory
+from torch_softucb.types import SCORES
+
+D = torch.double
+
+
+def _problem(count, seeded, *, masked=False, dtype=D, arms=7, dim=3):
+    problem = synthetic_problem(num_problems=count, num_arms=arms, dim=dim, dtype=dtype, generator=seeded(0))
+    if not masked:
+        return problem
+    mask = torch.rand(count, arms, generator=seeded(1)) > 0.3
+    mask[:, 1] = True
+    return BanditProblem(problem.arms, problem.means, 0.5, mask)
+
+
+@pytest.mark.parametrize("coldness", ["smooth", "current"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_native_kernels_scores_are_the_eager_ones(coldness, masked, seeded):
+    problem = _problem(21, seeded, masked=masked)
+    policy = SoftUCBPolicy(3, beta_init=0.4, coldness=coldness, dtype=D)
+    eager, native = (
+        rollout(policy, problem, horizon=50, generator=seeded(2), scores=True, compile=way) for way in (False, "native")
+    )
+    for name in SCORES:
+        torch.testing.assert_close(native.scores[name], eager.scores[name], atol=1e-10, rtol=0)
+    assert eager.scores["score"].shape == (50, 21)
+
+
+def _estimates(beta, seeded, *, horizon, problems, coldness="smooth"):
+    """dJ/dbeta and its standard error: by central differences, and by the scores with every baseline."""
+    problem = synthetic_problem(num_problems=problems, num_arms=8, dim=3, generator=seeded(5))
+    policy = SoftUCBPolicy(3, beta_init=beta, coldness=coldness)
+    step = 0.05 * beta
+    ends = []
+    for end in (beta - step, beta + step):
+        other = SoftUCBPolicy(3, beta_init=end, coldness=coldness)
+        ends.append(rollout(other, problem, horizon=horizon, generator=seeded(6), compile="native").regret.sum(0).double())
+    found = {"differences": (ends[0] - ends[1]) / (2 * step)}
+    played = play(policy, Episode(problem, 7, 8), horizon=horizon, compile="native")
+    best = problem[: problems // 8].best_mean
+    for baseline in BASELINES:
+        found[baseline] = slopes(played, baseline=baseline, best_mean=best).sum(0).double().mean(0)
+    return {name: (float(v.mean()), float(v.std() / math.sqrt(len(v)))) for name, v in found.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beta", [0.15, 0.5, 1.5])
+def test_unbiased_with_smooth_and_steadier_with_baselines(beta, seeded):
+    got = _estimates(beta, seeded, horizon=48, problems=2**16)
+    print(beta, {name: f"{value:.2f} +- {error:.2f}" for name, (value, error) in got.items()})
+    want, error = got["differences"]
+    for baseline in BASELINES:
+        assert abs(got[baseline][0] - want) < 3 * math.hypot(got[baseline][1], error) + 0.01 * abs(want)
+    assert got["state"][1] < 0.5 * got["none"][1]
+    assert got["state"][1] < got["leave_one_out"][1]
+
+
+def test_signals_carry_their_gradient_to_beta(seeded):
+    episode = Episode(_problem(64, seeded, dtype=torch.float32), 1, 2)
+    for estimator in (trajectory, common_random_numbers):
+        policy = SoftUCBPolicy(3, beta_init=0.7, coldness="smooth")
+        signal = estimator(policy, episode, horizon=40, eta=0.0, record=("probs",))
+        signal.loss.backward()
+        torch.testing.assert_close(-policy.raw_beta.grad, signal.reward_gradient)
+        assert signal.trajectory.records["probs"].shape[0] >= 16
+        assert policy.raw_beta == torch.tensor(0.7)  # the differences put it back
+    assert signal.loss.item() == pytest.approx(signal.trajectory.regret.mean().item())
+
+
+def test_what_has_no_trajectory_gradient_is_refused(seeded):
+    episode = Episode(_problem(16, seeded, dtype=torch.float32), 1, 2)
+    with pytest.raises(ValueError, match="needs SoftUCBPolicy with coldness 'smooth'"):
+        trajectory(SoftUCBPolicy(3, coldness="lagged"), episode, horizon=5, eta=0.0, record=())
+    with pytest.raises(ValueError, match="policy must have one beta for all"):
+        trajectory(SoftUCBPolicy(3, beta_init=torch.ones(16)), episode, horizon=5, eta=0.0, record=())
