@@ -3,8 +3,10 @@ import pytest
 import torch
 
 from tests import reference
+from torch_softucb import rollout, synthetic_problem
 from torch_softucb.training import BetaWarning, SoftUCBOffline
 from torch_softucb.training.data import Episode
+from torch_softucb.training.dual import Dual
 from torch_softucb.training.estimators import paper
 
 RECORD = ["mu_hat", "width", "gamma"]
@@ -110,3 +112,50 @@ def test_fixed_and_fresh_problems(tiny):
     assert not fresh.episode("validate", 0, 8).problem.means.equal(c.problem.means)
     seeds = {fresh.episode(stage, n, 8).noise_seed for stage in ("train", "validate", "test") for n in range(5)}
     assert len(seeds) == 15
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", [1e-5, 1e-1])
+def test_eta_finds_the_target_coverage_from_any_start(start, tiny, fit):
+    """Held-out coverage of the learned beta, from etas four decades apart."""
+    model = SoftUCBOffline(dim=3, horizon=96, eta="auto", target_coverage=0.9, coldness="smooth", compile="native")
+    model.eta = Dual(0.9, eta_init=start)
+    fit(model, tiny(trajectories=128, num_steps=60, num_arms=12, fresh_problems=True, eval_trajectories=8))
+    problem = synthetic_problem(num_problems=2048, num_arms=12, dim=3, generator=torch.Generator().manual_seed(77))
+    played = rollout(
+        model.frozen_policy(),
+        problem,
+        horizon=96,
+        generator=torch.Generator().manual_seed(78),
+        scores=True,
+        compile="native",
+    )
+    covered = float(played.scores["coverage"].mean())
+    print(f"eta from {start:g}: beta {model.mean_beta:.3f}, eta {model.present_eta:.2g}, coverage {covered:.3f}")
+    assert abs(covered - 0.9) < 0.02
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("estimator", ["trajectory", "common_random_numbers"])
+def test_without_eta_both_sides_end_at_the_same_beta(estimator, tiny, fit):
+    """From below and from above: within 15% of each other on a small problem."""
+    ends = []
+    for start in (0.05, 3.0):
+        model = SoftUCBOffline(
+            dim=3, horizon=96, estimator=estimator, coldness="smooth", beta_init=start, lr=0.2, compile="native"
+        )
+        fit(model, tiny(trajectories=2048, num_steps=40, num_arms=12, fresh_problems=True, eval_trajectories=8))
+        ends.append(model.mean_beta)
+    print(f"{estimator}: {ends[0]:.3f} from below, {ends[1]:.3f} from above")
+    assert abs(ends[0] - ends[1]) < 0.15 * max(ends)
+    assert min(ends) > 0.2
+    assert max(ends) < 1.2
+
+
+def test_eta_is_a_number_or_auto():
+    with pytest.raises(ValueError, match="eta must be"):
+        SoftUCBOffline(eta="best")
+    with pytest.raises(ValueError, match=r"target_coverage must be in \(0, 1\), got 1"):
+        SoftUCBOffline(eta="auto", target_coverage=1.0)
+    with pytest.raises(ValueError, match="estimator must be"):
+        SoftUCBOffline(estimator="reinforce")

@@ -4,6 +4,7 @@ from torch_softucb.functional.bounds import beta_upper_bound, regret_bound, thom
 from torch_softucb.functional.coverage import coverage, num_suboptimal
 from torch_softucb.functional.design import g_optimal_design
 from torch_softucb.functional.draw import draw_arm
+from torch_softucb.functional.dual import coverage_error, dual_ascent, dual_eta, normalised_slope
 from torch_softucb.functional.gradient import expected_reward, nonnegative, nonnegative_gradient, reward_and_gradient
 from torch_softucb.functional.index import soft_ucb_index
 from torch_softucb.functional.objective import (
@@ -45,11 +46,14 @@ __all__ = [
     "beta_upper_bound",
     "coldness",
     "coverage",
+    "coverage_error",
     "cross_fitted_rewards",
     "direct_method",
     "doubly_robust",
     "draw_arm",
     "draw_slate",
+    "dual_ascent",
+    "dual_eta",
     "expected_regret",
     "expected_reward",
     "g_optimal_design",
@@ -58,6 +62,7 @@ __all__ = [
     "logit_slope",
     "nonnegative",
     "nonnegative_gradient",
+    "normalised_slope",
     "num_suboptimal",
     "offline_objective",
     "online_gradient",

@@ -42,7 +42,7 @@ def common_random_numbers(
     episode: Episode,
     *,
     horizon: int,
-    eta: float | Tensor,
+    eta: object,
     record: Sequence[str],
     compile: bool | str = False,
 ) -> Signal:

@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from torch_softucb import functional as F
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.rollout import rollout
 from torch_softucb.training.common_random_numbers import common_random_numbers
 from torch_softucb.training.data import Episode
+from torch_softucb.training.dual import Dual
 from torch_softucb.training.signals import Signal
 from torch_softucb.training.trajectory import trajectory as whole_trajectory
 from torch_softucb.types import Trajectory
@@ -23,11 +25,14 @@ def paper(
     episode: Episode,
     *,
     horizon: int,
-    eta: float,
+    eta: float | Dual,
     record: Sequence[str],
     compile: bool | str = False,
 ) -> Signal:
-    """Eq. 13 with eta, divided by T and averaged over trajectories (departures D3, D4)."""
+    """Eq. 13 with eta, divided by T and averaged over trajectories (departures D3, D4).
+
+    With a dual variable for eta the slope is normalised: its sign is Eq. 13's, its size at most 1.
+    """
     noise, action = episode.generators(policy.device)
     trajectory = rollout(
         policy,
@@ -38,14 +43,20 @@ def paper(
         gradient=True,
         record=record,
         record_every=max(1, horizon // 16),
+        scores=isinstance(eta, Dual),
         compile=compile,
     )
     terms = trajectory.gradient
     assert terms is not None
-    penalty = eta * terms.penalty
     beta = policy.beta
+    if isinstance(eta, Dual):
+        now = eta.weigh(trajectory.scores["coverage"].mean())
+        slope = F.normalised_slope(terms.reward.mean(), terms.penalty.mean(), now) * (beta - beta.detach())
+        penalty = now * terms.penalty
+    else:
+        penalty = eta * terms.penalty
+        slope = ((terms.reward + penalty) * (beta - beta.detach())).mean()  # value 0, gradient g_hat
     value = (terms.value + penalty * beta.detach()).mean()
-    slope = ((terms.reward + penalty) * (beta - beta.detach())).mean()  # value 0, gradient g_hat
     return Signal(-(value + slope), terms.reward.mean(), penalty.mean(), trajectory)
 
 

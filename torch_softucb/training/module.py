@@ -22,6 +22,7 @@ from torch_softucb.checks import (
 from torch_softucb.policies import BanditPolicy, EpsilonGreedy, LinTS, LinUCB, SoftUCBPolicy
 from torch_softucb.rollout import rollout
 from torch_softucb.training.data import BanditDataModule, Episode
+from torch_softucb.training.dual import Dual
 
 LOOKED_AT = ("gamma", "num_suboptimal", "entropy", "coverage", "probs")
 
@@ -40,7 +41,7 @@ class SoftUCBModule(L.LightningModule):
         policy: SoftUCBPolicy,
         *,
         horizon: int,
-        eta: float,
+        eta: float | Dual,
         lr: float,
         subgaussian_r: float,
         fail_prob: float,
@@ -52,7 +53,7 @@ class SoftUCBModule(L.LightningModule):
         where = type(self).__name__
         self.policy = policy
         self.horizon = check_integer(where, "horizon", horizon, low=1)
-        self.eta = check_number(where, "eta", eta, low=0.0)
+        self.eta = eta if isinstance(eta, Dual) else check_number(where, "eta", eta, low=0.0)
         self.lr = check_number(where, "lr", lr, low=0.0, open_low=True)
         check_compile(where, compile)
         self.compile_rounds = compile  # LightningModule has a compile of its own
@@ -66,14 +67,26 @@ class SoftUCBModule(L.LightningModule):
         self._warned = False
 
     def configure_optimizers(self) -> Any:
-        """SGD by default, so that a step is the paper's beta <- beta + lr g_hat."""
+        """SGD by default for the paper's estimators, so that a step is the paper's beta <- beta + lr g_hat."""
         if self.make_optimizer is None:
-            optimizer: torch.optim.Optimizer = torch.optim.SGD(self.policy.parameters(), lr=self.lr)
+            optimizer = self.default_optimizer()
         else:
             optimizer = self.make_optimizer(self.policy.parameters())
-        if self.make_scheduler is None:
+        scheduler = self.default_scheduler(optimizer) if self.make_scheduler is None else self.make_scheduler(optimizer)
+        if scheduler is None:
             return optimizer
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": self.make_scheduler(optimizer), "interval": "step"}}
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def default_optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.policy.parameters(), lr=self.lr)
+
+    def default_scheduler(self, optimizer: torch.optim.Optimizer) -> Any:
+        """A constant rate."""
+        return None
+
+    @property
+    def present_eta(self) -> float:
+        return self.eta.eta if isinstance(self.eta, Dual) else self.eta
 
     @property
     def mean_beta(self) -> float:
@@ -201,7 +214,8 @@ class SoftUCBModule(L.LightningModule):
             self._warned = True
             warnings.warn(
                 f"{type(self).__name__}: beta is {beta:.2f}, above its Eq. 5 bound {self.beta_bound:.2f}, and may grow "
-                f"without end: the penalty outweighs the reward. Lower eta (now {self.eta:g}) or lr (now {self.lr:g}).",
+                f"without end: the penalty outweighs the reward. Lower eta (now {self.present_eta:g}) or lr (now "
+                f"{self.lr:g}).",
                 BetaWarning,
                 stacklevel=2,
             )

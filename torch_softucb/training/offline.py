@@ -1,5 +1,7 @@
 """SoftUCB offline (Algorithm 2): beta moves after every batch of whole trajectories."""
 
+from typing import Any
+
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
@@ -7,8 +9,11 @@ from torch import Tensor
 from torch_softucb.checks import check_choice
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.training.data import Episode
+from torch_softucb.training.dual import Dual
 from torch_softucb.training.estimators import ESTIMATORS, mean_record
 from torch_softucb.training.module import LOOKED_AT, SoftUCBModule
+
+_RATES = {"paper": 5.0, "auto": 0.25}  # with SGD; the other estimators take Adam
 
 
 class SoftUCBOffline(SoftUCBModule):
@@ -17,13 +22,18 @@ class SoftUCBOffline(SoftUCBModule):
     Args:
         dim: d.
         horizon: T, rounds of a trajectory.
-        eta: weight of the constraint |mu - mu_hat| <= beta width; where beta settles depends on it.
-        lr: learning rate of the default optimiser, SGD; the gradient is that of a round (divided by T).
+        eta: weight of the constraint |mu - mu_hat| <= beta width; where beta settles depends on it. ``auto`` makes it a dual
+            variable that finds the beta of ``target_coverage``. Only ``paper`` looks at it.
+        lr: learning rate of the default optimiser. Default 5 with SGD for ``paper`` (the gradient is that of a round,
+            divided by T); 0.25 with SGD, falling to a fifth, for ``eta="auto"``; 0.15 with Adam, falling to 0, for the
+            other estimators.
         beta_init: where beta starts.
         delta: Eq. 9's delta.
         ridge_alpha: ridge weight.
         coldness: ``current``, ``lagged`` or ``smooth``.
-        estimator: how trajectories become a gradient; ``paper`` is Eq. 13.
+        estimator: how trajectories become a gradient: ``paper`` is Eq. 13; ``trajectory`` the score-function gradient of
+            the whole trajectory's reward (use it with ``smooth``); ``common_random_numbers`` central differences.
+        target_coverage: for ``eta="auto"``: the share of arms and rounds in which the constraint is to hold.
         subgaussian_r: R of Eq. 5, for the bound and the baselines.
         fail_prob: failure probability of Eq. 5, likewise.
         optimizer: another torch optimiser; parameters in, optimiser out.
@@ -36,13 +46,14 @@ class SoftUCBOffline(SoftUCBModule):
         *,
         dim: int = 10,
         horizon: int = 1024,
-        eta: float = 0.002,
-        lr: float = 5.0,
+        eta: float | str = 0.002,
+        lr: float | None = None,
         beta_init: float = 1.0,
         delta: float = 0.99,
         ridge_alpha: float = 1.0,
         coldness: str = "current",
         estimator: str = "paper",
+        target_coverage: float = 0.85,
         subgaussian_r: float = 0.5,
         fail_prob: float = 0.01,
         optimizer: OptimizerCallable | None = None,
@@ -50,18 +61,21 @@ class SoftUCBOffline(SoftUCBModule):
         compile: bool | str = False,
     ) -> None:
         policy = SoftUCBPolicy(dim, beta_init=beta_init, delta=delta, ridge_alpha=ridge_alpha, coldness=coldness)
+        check_choice("SoftUCBOffline", "estimator", estimator, ESTIMATORS)
+        if isinstance(eta, str):
+            check_choice("SoftUCBOffline", "eta", eta, ("auto",))
+        self.kind = estimator if estimator != "paper" else ("auto" if eta == "auto" else "paper")
         super().__init__(
             policy,
             horizon=horizon,
-            eta=eta,
-            lr=lr,
+            eta=Dual(target_coverage) if isinstance(eta, str) else eta,
+            lr=_RATES.get(self.kind, 0.15) if lr is None else lr,
             subgaussian_r=subgaussian_r,
             fail_prob=fail_prob,
             optimizer=optimizer,
             scheduler=scheduler,
             compile=compile,
         )
-        check_choice("SoftUCBOffline", "estimator", estimator, ESTIMATORS)
         self.estimator = ESTIMATORS[estimator]
         self.register_buffer("trajectories_seen", torch.zeros((), dtype=torch.int64))
         self.save_hyperparameters(ignore=["optimizer", "scheduler"])
@@ -71,6 +85,19 @@ class SoftUCBOffline(SoftUCBModule):
     @property
     def axis_value(self) -> int:
         return int(self.trajectories_seen)
+
+    def default_optimizer(self) -> torch.optim.Optimizer:
+        if self.kind in _RATES:
+            return super().default_optimizer()
+        return torch.optim.Adam(self.policy.parameters(), lr=self.lr, betas=(0.8, 0.95))  # few steps: a short memory
+
+    def default_scheduler(self, optimizer: torch.optim.Optimizer) -> Any:
+        if self.kind == "paper" or self.make_optimizer is not None:
+            return None
+        steps = max(1, int(self.trainer.estimated_stepping_batches))
+        if self.kind == "auto":
+            return torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.2, total_iters=steps)
+        return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
 
     def training_step(self, episode: Episode, batch_idx: int) -> Tensor:
         beta = self.mean_beta
@@ -88,6 +115,7 @@ class SoftUCBOffline(SoftUCBModule):
                 "regret/per_round": regret / self.horizon,
                 "policy/beta": beta,
                 "policy/beta_bound": self.beta_bound,
+                "policy/eta": self.present_eta,
                 **{f"policy/{name}": mean_record(played, name) for name in LOOKED_AT if name != "probs"},
                 "grad/reward": signal.reward_gradient,
                 "grad/penalty": signal.penalty_gradient,
@@ -100,4 +128,6 @@ class SoftUCBOffline(SoftUCBModule):
 
     def on_train_batch_end(self, *_: object) -> None:
         self.policy.project_()
+        if isinstance(self.eta, Dual):
+            self.eta.step()
         self.warn_if_running_away()

@@ -169,13 +169,15 @@ class SoftUCBOnline(SoftUCBModule):
         """Eq. 15 of this round into beta's grad; returns its reward part and its penalty part."""
         terms = play.gradient
         assert terms is not None
-        step = F.online_gradient(terms.reward, self.past, terms.penalty, t=play.t + 1, horizon=self.horizon, eta=self.eta)
+        step = F.online_gradient(
+            terms.reward, self.past, terms.penalty, t=play.t + 1, horizon=self.horizon, eta=self.present_eta
+        )
         self.past.copy_(step.past)
         self.regrets[play.t] = play.regret[0]
         self.value += terms.value
         raw = self.policy.raw_beta
         raw.grad = F.nonnegative_gradient(raw, -step.gradient)
-        penalty = self.eta * terms.penalty / self.horizon
+        penalty = self.present_eta * terms.penalty / self.horizon
         return step.gradient - penalty, penalty
 
     def _report(self, play: Round, gradient: tuple[Tensor, Tensor]) -> None:
@@ -200,6 +202,7 @@ class SoftUCBOnline(SoftUCBModule):
                 "policy/beta_low": beta.quantile(0.1),
                 "policy/beta_high": beta.quantile(0.9),
                 "policy/beta_bound": self.beta_bound,
+                "policy/eta": self.present_eta,
                 "policy/gamma": decision.gamma.mean(),
                 "policy/num_suboptimal": F.num_suboptimal(decision.index, mask=problem.mask).float().mean(),
                 "policy/entropy": decision.entropy().mean(),

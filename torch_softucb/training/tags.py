@@ -12,6 +12,7 @@ TAGS = {
     "regret/per_round": "the same divided by the number of rounds",
     "policy/beta": "confidence width that is being learned; online: mean over trajectories",
     "policy/beta_bound": "what theory asks for instead, Eq. 5",
+    "policy/eta": "weight of the constraint; moves when it is a dual variable (eta: auto)",
     "policy/gamma": "coldness of the softmax, mean over rounds and trajectories (Eq. 9)",
     "policy/num_suboptimal": "number of arms found suboptimal, |L|, mean over rounds and trajectories",
     "policy/entropy": "entropy of the arm probabilities in nats, mean over rounds and trajectories",

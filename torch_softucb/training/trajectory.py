@@ -88,7 +88,7 @@ def trajectory(
     episode: Episode,
     *,
     horizon: int,
-    eta: float | Tensor,
+    eta: object,
     record: Sequence[str],
     compile: bool | str = False,
 ) -> Signal:

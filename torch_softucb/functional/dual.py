@@ -1,0 +1,44 @@
+"""eta as a dual variable: it rises while the confidence bounds cover less than they should, and falls while they cover more.
+
+In Eq. 11 eta is the multiplier of |mu - mu_hat| <= beta width, for all arms and rounds. Asking for it always costs regret;
+asked for in a share of the cases, eta is found by dual ascent on log eta, and where it started does not matter. The error is
+taken in logits, so that a coverage of 0.999 is as far from 0.95 as 0.27 is, and part of it acts at once (an augmented
+Lagrangian), which keeps beta and eta from circling each other.
+"""
+
+import torch
+from torch import Tensor
+
+INTEGRAL, PROPORTIONAL = 0.25, 2.5  # of the error: what it adds to log eta for good, and in this step alone
+_MOST = 0.999
+
+
+def coverage_error(coverage: Tensor, target: float) -> Tensor:  # (), () -> ()
+    """logit(target) - logit(coverage), coverage kept within [0.001, 0.999].
+
+    Example:
+        >>> coverage_error(torch.tensor(0.5), 0.9)  # log 9
+        tensor(2.1972)
+    """
+    return torch.logit(torch.full_like(coverage, target)) - torch.logit(coverage.clamp(1 - _MOST, _MOST))
+
+
+def dual_eta(log_eta: Tensor, error: Tensor) -> Tensor:  # (), () -> ()
+    """The eta that weighs the penalty in this step."""
+    return (log_eta + PROPORTIONAL * error).exp()
+
+
+def dual_ascent(log_eta: Tensor, error: Tensor) -> Tensor:  # (), () -> ()
+    """log eta of the next step; projected on eta >= 0 by being a logarithm."""
+    return log_eta + INTEGRAL * error
+
+
+def normalised_slope(reward: Tensor, penalty: Tensor, eta: Tensor) -> Tensor:  # (), (), () -> () in [-1, 1]
+    """Ascent direction of the Lagrangian over the size of its two parts: a step that no eta can make large.
+
+    Example:
+        >>> normalised_slope(torch.tensor(-0.03), torch.tensor(10.0), torch.tensor(0.002))  # (-0.03 + 0.02) / 0.05
+        tensor(-0.2000)
+    """
+    size = reward.abs() + eta * penalty.abs()
+    return (reward + eta * penalty) / size.clamp(min=torch.finfo(size.dtype).tiny)
