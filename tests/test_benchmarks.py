@@ -6,7 +6,7 @@ from benchmarks.__main__ import main
 from benchmarks.scaling import exponent
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_part_runs_and_leaves_its_figures(tmp_path, capsys):
     none = str(tmp_path / "none")
     main(["--quick", "--repeats", "1", "--batch", "32", "--limit", none, "--peers", none, "--out", str(tmp_path)])

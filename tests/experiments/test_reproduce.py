@@ -16,7 +16,7 @@ def _run(out, *arguments, data=True):
     return subprocess.run(command, capture_output=True, text=True, env=env)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_everything_runs_and_repeats_itself(tmp_path):
     """The quick version, with real data where it is; twice, and every table is the same to the last digit."""
     for folder in ("one", "two"):

@@ -280,7 +280,7 @@ LARGE = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_no_worse_than_uniform_and_sublinear(name, dtype, seeded):

@@ -33,7 +33,7 @@ CASES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_a_million_updates_in_float32(case):
     """20,000 single observations, then batches of 1,000 up to a million; the oracle adds them in 80-bit numbers."""

@@ -72,7 +72,7 @@ def test_a_killed_run_resumed_ends_bit_identical(kind, tmp_path):
     assert got == want
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("other_filesystem", [False, True])
 def test_100_kills_during_the_save_leave_a_whole_file(other_filesystem, tmp_path, monkeypatch):
     if other_filesystem:

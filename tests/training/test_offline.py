@@ -83,7 +83,7 @@ def _settled(dim, beta_init, eta, steps, fit):
     return torch.tensor(betas[-steps // 5 :])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("dim", "low", "high"), [(5, 0.7, 1.0), (10, 0.6, 0.9)])
 @pytest.mark.parametrize("beta_init", [0.0, 1.0])
 def test_beta_settles_where_it_should(dim, low, high, beta_init, fit):

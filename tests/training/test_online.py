@@ -72,7 +72,7 @@ def test_a_run_is_played_once(fit, tiny):
         fit(model, data, logger=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("dim", [10, 20])
 def test_it_beats_linucb_at_eq_5s_radius_by_far(dim, fit):
     """eta 1, lr 0.1, 256 problems, T = 1024: less than half of its regret, on the same problems and noise."""

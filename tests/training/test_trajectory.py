@@ -53,7 +53,7 @@ def _estimates(beta, seeded, *, horizon, problems, coldness="smooth"):
     return {name: (float(v.mean()), float(v.std() / math.sqrt(len(v)))) for name, v in found.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("beta", [0.15, 0.5, 1.5])
 def test_unbiased_with_smooth_and_steadier_with_baselines(beta, seeded):
     got = _estimates(beta, seeded, horizon=48, problems=2**16)
