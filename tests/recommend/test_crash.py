@@ -26,7 +26,8 @@ def _serve(folder, pipe):
 
     Journal.commit = told
     ours = head(users=20)
-    restart(ours, folder / "log", folder / "head.pt" if (folder / "head.pt").exists() else None)
+    if [*(folder / "log").glob("????????.*")]:
+        restart(ours, folder / "log", folder / "head.pt" if (folder / "head.pt").exists() else None)
     log = DecisionLog(folder / "log", group=4, segment_bytes=60_000)
     open_ids = []
     step = 0
