@@ -34,7 +34,7 @@ def forward(n: int, k: int, d: int) -> dict[str, Callable[[], float]]:
 
 
 def logging(folder: str, group: int) -> dict[str, Callable[[], float]]:
-    """us a decision, commits included: one decision a call, and a group of decisions a call."""
+    """us a decision until all are on the disk: one decision a call, and a group of decisions a call."""
     jobs: dict[str, Callable[[], float]] = {}
     for name, n in (("one decision a call", 1), (f"{group} decisions a call", group)):
         head = SoftUCBHead(nn.Identity(), SoftUCBPolicy(10))
@@ -43,7 +43,12 @@ def logging(folder: str, group: int) -> dict[str, Callable[[], float]]:
         log = DecisionLog(f"{folder}/{n}", group=group)
 
         def job(log: DecisionLog = log, served: Any = served, candidates: Any = candidates, n: int = n) -> float:
-            return _us(lambda: log.decisions(served, candidates=candidates), 20 * group // n) / n
+            def calls() -> None:
+                for _ in range(20 * group // n):
+                    log.decisions(served, candidates=candidates)
+                log.commit()
+
+            return _us(calls) / (20 * group)
 
         jobs[name] = job
     return jobs
