@@ -63,7 +63,7 @@ def encode_decisions(entries: Sequence[Entry]) -> bytes:
         """Of every item as it is; of a request, or of an entry, again for each of its items."""
         if values[0] is None:
             return None
-        whole = values[0].unsqueeze(0) if len(values) == 1 else torch.stack(values)  # type: ignore[arg-type]
+        whole = values[0] if len(values) == 1 else torch.stack(values)  # type: ignore[arg-type]
         stacked = whole.numpy() if whole.is_cpu and not whole.requires_grad else whole.numpy(force=True)
         flat = stacked.reshape(-1, *stacked.shape[stacked.ndim - trailing :])
         return flat if len(flat) == rows else np.repeat(flat, rows // len(flat), axis=0)
