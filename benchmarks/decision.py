@@ -3,22 +3,14 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from statistics import median
 from typing import Any
 
 import torch
 
-from benchmarks.measure import PEAK, Peers, in_turns, ratio, table
+from benchmarks.measure import PEAK, Peers, in_turns, ratio, table, us
 from torch_softucb import SoftUCBPolicy
-
-
-def _us(job: Callable[[], object], count: int = 1) -> float:
-    start = time.perf_counter()
-    for _ in range(count):
-        job()
-    return (time.perf_counter() - start) / count * 1e6
 
 
 def one_bandit() -> Callable[[], float]:
@@ -32,7 +24,7 @@ def one_bandit() -> Callable[[], float]:
         arm = policy(arms).sample(g)
         policy.update(arms[arm], reward)
 
-    return lambda: _us(turn, 500)
+    return lambda: us(turn, 500)
 
 
 def requests(n: int, k: int, d: int) -> dict[str, Callable[[], float]]:
@@ -44,9 +36,9 @@ def requests(n: int, k: int, d: int) -> dict[str, Callable[[], float]]:
     space = torch.empty(n * k, d)
     product, product_out = "bare product", "bare product into memory that is there"
     return {
-        product: lambda: _us(lambda: flat @ matrix),
-        product_out: lambda: _us(lambda: torch.mm(flat, matrix, out=space)),
-        "policy(arms)": torch.no_grad()(lambda: _us(lambda: policy(arms))),
+        product: lambda: us(lambda: flat @ matrix),
+        product_out: lambda: us(lambda: torch.mm(flat, matrix, out=space)),
+        "policy(arms)": torch.no_grad()(lambda: us(lambda: policy(arms))),
     }
 
 

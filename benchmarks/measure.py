@@ -5,11 +5,20 @@ import re
 import shutil
 import statistics
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.progress import track
+
+
+def us(job: Callable[[], object], count: int = 1) -> float:
+    """Microseconds of one call."""
+    start = time.perf_counter()
+    for _ in range(count):
+        job()
+    return (time.perf_counter() - start) / count * 1e6
 
 
 class Limit:

@@ -1,7 +1,6 @@
 """What the recommender's head adds to a request: its decision, its log entry, its feedback."""
 
 import tempfile
-import time
 from collections.abc import Callable
 from statistics import median
 from typing import Any
@@ -9,16 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.measure import in_turns, ratio, table
+from benchmarks.measure import in_turns, ratio, table, us
 from torch_softucb import SoftUCBHead, SoftUCBPolicy
 from torch_softucb.recommend import DecisionLog
-
-
-def _us(job: Callable[[], object], count: int = 1) -> float:
-    start = time.perf_counter()
-    for _ in range(count):
-        job()
-    return (time.perf_counter() - start) / count * 1e6
 
 
 def forward(n: int, k: int, d: int) -> dict[str, Callable[[], float]]:
@@ -28,8 +20,8 @@ def forward(n: int, k: int, d: int) -> dict[str, Callable[[], float]]:
     head.policy.update(features[0], torch.randn(k, generator=g))
     matrix, flat, space = torch.randn(d, d, generator=g), features.view(-1, d), torch.empty(n * k, d)
     return {
-        "bare product": lambda: _us(lambda: torch.mm(flat, matrix, out=space)),
-        "head(features)": torch.no_grad()(lambda: _us(lambda: head(features))),
+        "bare product": lambda: us(lambda: torch.mm(flat, matrix, out=space)),
+        "head(features)": torch.no_grad()(lambda: us(lambda: head(features))),
     }
 
 
@@ -48,7 +40,7 @@ def logging(folder: str, group: int) -> dict[str, Callable[[], float]]:
                     log.decisions(served, candidates=candidates)
                 log.commit()
 
-            return _us(calls) / (20 * group)
+            return us(calls) / (20 * group)
 
         jobs[name] = job
     return jobs
@@ -64,7 +56,7 @@ def users(count: int, batch: int) -> dict[str, Callable[[], float]]:
     def feedback() -> float:
         who = torch.randint(count, (batch,), generator=g)
         served = head.serve(head(torch.randn(batch, 20, 16, generator=g), bandit=who))
-        return _us(lambda: head.feedback(served.id, torch.ones(batch)))
+        return us(lambda: head.feedback(served.id, torch.ones(batch)))
 
     return {"feedback": feedback}
 

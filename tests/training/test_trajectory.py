@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torch_softucb import BanditProblem, SoftUCBPolicy, rollout, synthetic_problem
-from torch_softucb.training.common_random_numbers import common_random_numbers
+from torch_softucb.training.common_random_numbers import common_random_numbers, difference
 from torch_softucb.training.data import Episode
 from torch_softucb.training.trajectory import BASELINES, play, slopes, trajectory
 from torch_softucb.types import SCORES
@@ -75,6 +75,19 @@ def test_signals_carry_their_gradient_to_beta(seeded):
         assert signal.trajectory.records["probs"].shape[0] >= 16
         assert policy.raw_beta == torch.tensor(0.7)  # the differences put it back
     assert signal.loss.item() == pytest.approx(signal.trajectory.regret.mean().item())
+
+
+def test_differences_near_zero_are_taken_from_zero(seeded):
+    """beta reads as 0 below 0, so the lower end is 0 and the distance that is left is what is divided by."""
+    episode = Episode(_problem(256, seeded), 1, 2)
+    policy = SoftUCBPolicy(3, beta_init=0.005, coldness="smooth", dtype=D)
+    got = difference(policy, episode, policy.raw_beta, 0, horizon=30, compile=False)
+    step = 0.1 * 0.005 + 0.01
+    low, high = (
+        episode.play(SoftUCBPolicy(3, beta_init=end, coldness="smooth", dtype=D), horizon=30).regret.mean()
+        for end in (0.0, 0.005 + step)
+    )
+    torch.testing.assert_close(got, (low - high) / (0.005 + step), atol=1e-9, rtol=1e-9)
 
 
 def test_what_has_no_trajectory_gradient_is_refused(seeded):

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from torch_softucb.policies import SoftUCBPolicy
-from torch_softucb.rollout import rollout
 from torch_softucb.training.data import Episode
 from torch_softucb.training.signals import Signal
 
@@ -14,23 +13,20 @@ STEP = 0.1  # half the distance of the two sides, as a share of the parameter
 
 
 def difference(
-    policy: SoftUCBPolicy, episode: Episode, values: Tensor, at: int, *, horizon: int, compile: bool | str
+    policy: SoftUCBPolicy, episode: Episode, parameter: Tensor, at: int, *, horizon: int, compile: bool | str
 ) -> Tensor:
-    """Slope of the mean reward in ``values.view(-1)[at]``, by two rollouts."""
-    flat = values.view(-1)
+    """Slope of the mean reward in ``parameter.view(-1)[at]``, by two rollouts."""
+    flat = parameter.data.view(-1)
     here = flat[at].clone()
     step = STEP * here.abs() + 0.01
     ends = torch.stack((here - step, here + step))
-    if values is policy.raw_beta.data:
+    if parameter is policy.raw_beta:
         ends = ends.clamp(min=0)  # below 0 beta reads as 0
     means = []
     try:
         for end in ends:
             flat[at] = end
-            noise, action = episode.generators(policy.device)
-            played = rollout(
-                policy, episode.problem, horizon=horizon, generator=action, noise_generator=noise, compile=compile
-            )
+            played = episode.play(policy, horizon=horizon, compile=compile)
             means.append(-played.regret.mean())
     finally:
         flat[at] = here
@@ -47,23 +43,13 @@ def common_random_numbers(
     compile: bool | str = False,
 ) -> Signal:
     """Two rollouts for every number that is learned: for a handful of them. eta has no part in it."""
-    noise, action = episode.generators(policy.device)
-    played = rollout(
-        policy,
-        episode.problem,
-        horizon=horizon,
-        generator=action,
-        noise_generator=noise,
-        record=record,
-        record_every=max(1, horizon // 16),
-        compile=compile,
-    )
+    played = episode.play(policy, horizon=horizon, record=record, compile=compile)
     loss = played.regret.mean()
     slope = torch.zeros_like(loss)
     for parameter in policy.parameters():
         with torch.no_grad():
             found = [
-                difference(policy, episode, parameter.data, at, horizon=horizon, compile=compile)
+                difference(policy, episode, parameter, at, horizon=horizon, compile=compile)
                 for at in range(parameter.numel())
             ]
         gradient = torch.stack(found).view(parameter.shape)

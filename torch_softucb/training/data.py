@@ -8,9 +8,11 @@ import lightning as L
 import torch
 
 from torch_softucb.checks import check_divides, check_integer, check_number, check_seed_kept
+from torch_softucb.policies import BanditPolicy
 from torch_softucb.problems import synthetic_problem
+from torch_softucb.rollout import rollout
 from torch_softucb.streams import STREAMS, mixed_seed
-from torch_softucb.types import BanditProblem
+from torch_softucb.types import BanditProblem, Trajectory
 
 _STAGES = ("train", "validate", "test")
 
@@ -32,6 +34,19 @@ class Episode:
         """(noise, action)"""
         noise, action = (torch.Generator(device).manual_seed(s) for s in (self.noise_seed, self.action_seed))
         return noise, action
+
+    def play(self, policy: BanditPolicy, *, horizon: int, problem: BanditProblem | None = None, **kind: Any) -> Trajectory:
+        """A rollout with this episode's random numbers, on its problem or on one made of it; sixteen rounds are recorded."""
+        noise, action = self.generators(policy.device)
+        return rollout(
+            policy,
+            self.problem if problem is None else problem,
+            horizon=horizon,
+            generator=action,
+            noise_generator=noise,
+            record_every=max(1, horizon // 16),
+            **kind,
+        )
 
     def to(self, device: torch.device) -> "Episode":
         return replace(self, problem=self.problem.to(device))

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from torch_softucb import functional as F
 from torch_softucb.policies import SoftUCBPolicy
-from torch_softucb.rollout import rollout
 from torch_softucb.training.common_random_numbers import common_random_numbers
 from torch_softucb.training.data import Episode
 from torch_softucb.training.dual import Dual
@@ -33,19 +32,8 @@ def paper(
 
     With a dual variable for eta the slope is normalised: its sign is Eq. 13's, its size at most 1.
     """
-    noise, action = episode.generators(policy.device)
-    trajectory = rollout(
-        policy,
-        episode.problem,
-        horizon=horizon,
-        generator=action,
-        noise_generator=noise,
-        gradient=True,
-        record=record,
-        record_every=max(1, horizon // 16),
-        scores=isinstance(eta, Dual),
-        compile=compile,
-    )
+    dual = isinstance(eta, Dual)
+    trajectory = episode.play(policy, horizon=horizon, gradient=True, record=record, scores=dual, compile=compile)
     terms = trajectory.gradient
     assert terms is not None
     beta = policy.beta

@@ -8,7 +8,6 @@ from torch import Tensor
 from torch_softucb import functional as F
 from torch_softucb.checks import check_choice, check_one_beta
 from torch_softucb.policies import SoftUCBPolicy
-from torch_softucb.rollout import rollout
 from torch_softucb.training.data import Episode
 from torch_softucb.training.signals import Signal
 from torch_softucb.types import Trajectory
@@ -24,18 +23,8 @@ def play(
     problem = episode.problem
     count = problem.batch_shape.numel()
     replicates = REPLICATES if count % REPLICATES == 0 else 1
-    noise, action = episode.generators(policy.device)
-    return rollout(
-        policy,
-        problem[: count // replicates].repeat(replicates),
-        horizon=horizon,
-        generator=action,
-        noise_generator=noise,
-        record=record,
-        record_every=max(1, horizon // 16),
-        scores=True,
-        compile=compile,
-    )
+    several = problem[: count // replicates].repeat(replicates)
+    return episode.play(policy, horizon=horizon, problem=several, record=record, scores=True, compile=compile)
 
 
 def slopes(
@@ -66,11 +55,10 @@ def slopes(
     return scores["present"] + scores["score"] * to_go
 
 
-def _others_left_out(values: Tensor) -> Tensor:  # (T, R, P): minus the mean over the other replicates
-    count = values.shape[1]
-    if count == 1:
-        return values - values.mean(-1, keepdim=True) if values.shape[-1] > 1 else values
-    return (values - values.mean(1, keepdim=True)) * (count / (count - 1))
+def _others_left_out(values: Tensor) -> Tensor:  # (T, R, P): minus the mean over the other replicates (R = 1: problems)
+    axis = 1 if values.shape[1] > 1 else 2
+    count = values.shape[axis]
+    return values if count == 1 else (values - values.mean(axis, keepdim=True)) * (count / (count - 1))
 
 
 def _fitted(state: Tensor, target: Tensor, at: Tensor) -> Tensor:  # (T, R, p, F), (T, R, p), (T, R, q, F) -> (T, R, q)
