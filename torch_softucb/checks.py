@@ -182,6 +182,44 @@ def check_beta_fits(where: str, shape: torch.Size, batch: torch.Size) -> None:
         )
 
 
+def check_beta_is_number(where: str, raw: Tensor | None, module: object) -> Tensor:
+    if raw is None:
+        raise ValueError(
+            f"{where}: beta must be a number, or one a bandit, got {type(module).__name__}, which says it decision by "
+            "decision: look at decision.beta"
+        )
+    return raw
+
+
+def check_delta_fixed(where: str, raw: Tensor | None) -> None:
+    if raw is not None:
+        raise ValueError(
+            f"{where}: delta must be fixed, as Eq. 13 holds gamma constant, got learn_delta=True; "
+            "use estimator='trajectory' or 'common_random_numbers'"
+        )
+
+
+def check_handful(where: str, count: int, most: int) -> None:
+    if count > most:
+        raise ValueError(
+            f"{where}: at most {most} numbers can be learned by two rollouts each, got {count}; use estimator='trajectory'"
+        )
+
+
+def check_range(where: str, name: str, value: Any, *, low: float) -> None:
+    fine = isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(end, int | float) for end in value)
+    if not fine or not low <= value[0] <= value[1] or not value[0] > 0 or not math.isfinite(value[1]):
+        least = f">= {low:g}" if low else "> 0"
+        raise ValueError(f"{where}: {name} must be (low, high), low {least} and high not below it, got {value!r}")
+
+
+def check_segments(where: str, segments: Any) -> None:
+    integer = isinstance(segments, Tensor) and not segments.is_floating_point() and segments.dtype != torch.bool
+    if not integer or not segments.numel() or bool((segments < 0).any()):
+        shown = f"{segments.dtype} {tuple(segments.shape)}" if isinstance(segments, Tensor) else type(segments).__name__
+        raise ValueError(f"{where}: segments must be integers >= 0, one for every bandit, got {shown}; number them from 0")
+
+
 def check_carried_gamma(where: str, gamma: Tensor | None, bandits: torch.Size) -> Tensor:
     """What coldness="lagged" needs to go on: one gamma for every bandit that is updated."""
     if gamma is None:
@@ -609,3 +647,179 @@ def check_log_place(where: str, folder: object, there: bool, beyond: bool) -> No
         raise ValueError(f"{where}: {folder} holds no decision log")
     if beyond:
         raise ValueError(f"{where}: the checkpoint is ahead of the log in {folder}: they do not belong together")
+
+
+def check_regression_sums(where: str, gram: Tensor, moment: Tensor, energy: Tensor, count: Tensor) -> None:
+    """X^T X, X^T y, y^T y and n of a linear regression, or of a batch of them."""
+    for name, value in (("gram", gram), ("moment", moment), ("energy", energy)):
+        check_float_tensor(where, name, value)
+        check_finite(where, name, value)
+    d, batch = moment.shape[-1:], moment.shape[:-1]
+    check_shape(where, "gram", gram.shape, moment.dim() >= 1 and gram.shape == (*batch, *d, *d), f"{(*batch, *d, *d)}")
+    check_shape(where, "energy", energy.shape, energy.shape == batch, str(tuple(batch)))
+    check_shape(where, "count", count.shape, count.shape == batch, str(tuple(batch)))
+    if float(count.sum()) < 2 or float(count.min()) < 0:
+        raise ValueError(f"{where}: count must be at least 2 observations in all, got {float(count.sum()):g}")
+    if not float(energy.sum()) > 0:
+        raise ValueError(
+            f"{where}: energy must be above 0, got {float(energy.sum()):g}: every reward is 0, which says nothing"
+        )
+    lowest, largest = (float(v) for v in torch.linalg.eigvalsh(gram.double()).aminmax())
+    uneven = float((gram - gram.mT).abs().max())
+    if not largest > 0 or lowest < -1e-6 * largest or uneven > 1e-6 * largest:
+        raise ValueError(
+            f"{where}: gram must be X^T X, symmetric with eigenvalues of at least 0 and some above, got eigenvalues from "
+            f"{lowest:g} to {largest:g}"
+        )
+
+
+def check_evidence(where: str, *, share: float, no_effect: bool) -> None:
+    """What the data say of the noise can be said with the digits that there are."""
+    if no_effect:
+        raise ValueError(
+            f"{where}: the rewards show no dependence on x: the likeliest theta is 0, and there is nothing to explore; "
+            "check that x and reward belong together, or bring more data"
+        )
+    if share < 1e-12:
+        raise NumericalError(
+            f"{where}: the rewards follow x without noise, to rounding ({share:.1g} of y^T y is left); a posterior needs "
+            "noise: without it there is nothing to explore"
+        )
+
+
+def check_decision_file(where: str, path: Any) -> None:
+    if not path.exists():
+        raise ValueError(f"{where}: {path} is not there; give a decision log's folder, or a Parquet file of decisions")
+    if path.name.endswith(".rewards.parquet"):
+        raise ValueError(f"{where}: {path} holds rewards; give the .decisions.parquet file beside it, or the folder")
+
+
+def unreadable_parquet(path: object, error: Exception) -> ValueError:
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return ValueError(f"read_decisions: {path} cannot be read as Parquet, cut short or of another kind ({first})")
+
+
+def check_table_columns(where: str, path: object, there: Collection[str], needed: Collection[str]) -> None:
+    missing = [name for name in needed if name not in there]
+    if missing:
+        raise ValueError(
+            f"{where}: {path} must have the columns {', '.join(needed)}, got none named {', '.join(missing)} among "
+            f"{', '.join(there)}; rename what you have, or give the folder of a DecisionLog"
+        )
+
+
+def check_list_column(where: str, name: str, column: Any) -> None:
+    """A column of lists without a null among them."""
+    kind = str(column.type)
+    if not kind.startswith(("list<", "large_list<", "fixed_size_list<")):
+        raise TypeError(f"{where}: column {name} must hold lists of numbers, got {kind}; join its parts to one list a row")
+    if column.null_count:
+        raise ValueError(
+            f"{where}: column {name} must have a list in every row, got {column.null_count} nulls; leave them out"
+        )
+
+
+def check_number_column(where: str, name: str, column: Any, *, whole: bool, nulls: bool) -> None:
+    kind = str(column.type)
+    numbers = ("int", "uint") if whole else ("int", "uint", "float", "double", "halffloat")
+    if not kind.startswith((*numbers, "null") if nulls else numbers):
+        raise TypeError(f"{where}: column {name} must hold {'whole numbers' if whole else 'numbers'}, got {kind}; cast it")
+    if column.null_count and not nulls:
+        raise ValueError(
+            f"{where}: column {name} must have a number everywhere, got {column.null_count} nulls; leave those rows out"
+        )
+
+
+def check_whole_candidates(where: str, lengths: Any, candidates: Any, dim: int) -> None:
+    """``features`` of every row: d numbers for each candidate."""
+    if dim and (lengths % dim).any():
+        row = int((lengths % dim != 0).argmax())
+        raise ValueError(
+            f"{where}: features must have {dim} numbers, as x has, for each candidate, got {int(lengths[row])} in row {row}"
+        )
+    k = int(lengths.max(initial=0)) // max(dim, 1)
+    if k and candidates.shape[1] and candidates.shape[1] != k:
+        raise ValueError(
+            f"{where}: candidates and features must have the same K, got {candidates.shape[1]} and {k} in the longest rows"
+        )
+
+
+def check_logged_numbers(where: str, log: Any) -> None:
+    """Columns of a log that is to be learned from."""
+    if not len(log.id):
+        raise ValueError(f"{where}: at least one decision is needed, got none")
+    if not log.x.shape[1]:
+        raise ValueError(f"{where}: x must have at least one number in every row, got none")
+    check_finite(where, "x", log.x)
+    check_finite(where, "features", log.features)
+    check_log_columns(where, None, None, log.propensity, log.x.shape)
+    if bool(log.reward.isinf().any()):
+        raise ValueError(
+            f"{where}: reward must be finite, got an infinite one in row {int(log.reward.isinf().nonzero()[0])}"
+        )
+    if not bool((~log.reward.isnan()).any()):
+        raise ValueError(
+            f"{where}: no decision has a reward, of {len(log.id)}; bring the rewards, joined by id, or the log's folder"
+        )
+
+
+def check_chosen(where: str, arm: Tensor, mask: Tensor, features: Tensor | None = None, x: Tensor | None = None) -> None:
+    """A log's arm is a place in its candidate list, that of x."""
+    check_arm_ids(where, arm, mask.shape[:1], mask.shape[1])
+    allowed = mask.gather(1, arm.unsqueeze(-1)).squeeze(-1)
+    if not bool(allowed.all()):
+        row = int((~allowed).nonzero()[0])
+        raise ValueError(f"{where}: arm must be an allowed candidate, got {int(arm[row])} in row {row}, which is not one")
+    if features is not None and x is not None:
+        same = (features[torch.arange(len(arm), device=arm.device), arm] == x).all(-1)
+        if not bool(same.all()):
+            row = int((~same).nonzero()[0])
+            raise ValueError(
+                f"{where}: features must have x at the place of arm, got another vector in row {row} and in "
+                f"{int((~same).sum()) - 1} more; arm is a place in the list of candidates, from 0"
+            )
+
+
+def check_rewards_there(where: str, reward: Tensor, dim: int) -> None:
+    count = len(reward)
+    if count > dim and bool((reward == reward[0]).all()):
+        raise ValueError(f"{where}: rewards must differ to say anything of x, got {float(reward[0]):g} in all {count}")
+    if count <= dim:
+        raise ValueError(
+            f"{where}: more rewards are needed than theta has components, {dim}, got {count}; bring a longer log, or fewer "
+            "features"
+        )
+
+
+def check_part(where: str, cut: int, count: int) -> None:
+    if cut < 2 or count - cut < 2:
+        raise ValueError(
+            f"{where}: share must leave at least two decisions on either side, got {cut} and {count - cut} of {count}; "
+            "bring a longer log, or another share"
+        )
+
+
+def check_offered_known(where: str, known: bool) -> None:
+    if not known:
+        raise ValueError(
+            f"{where}: the log does not say what was on offer, and what the policy would have chosen cannot be known; log "
+            "candidates= or features= with the decisions"
+        )
+
+
+def check_one_problem(where: str, batch: torch.Size) -> None:
+    if batch:
+        raise ValueError(
+            f"{where}: problem must be a single one, got a batch {tuple(batch)}; choose one of it, as problem[0]"
+        )
+
+
+def check_policy_file(path: object, text: Collection[str], tensors: Collection[str], *, needed: Collection[str]) -> None:
+    missing = [name for name in (*needed, "beta", "statistics") if name not in (*text, *tensors)]
+    if missing:
+        raise ValueError(f"policy file {path}: is not one of a SoftUCBPolicy: {', '.join(missing)} is not in it")
+
+
+def check_dual(where: str, auto: bool) -> None:
+    if not auto:
+        raise ValueError(f"{where}: eta must be 'auto' for it, got a number, which no reward moves")

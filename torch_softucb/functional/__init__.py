@@ -1,12 +1,22 @@
 """Pure formulas of the paper, one idea a file; any leading batch shape, float32 or float64, masks on every arm axis."""
 
+from torch_softucb.functional.baseline import foretold, leave_one_out
 from torch_softucb.functional.bounds import beta_upper_bound, regret_bound, thompson_scale
 from torch_softucb.functional.coverage import coverage, num_suboptimal
 from torch_softucb.functional.design import g_optimal_design
 from torch_softucb.functional.draw import draw_arm
-from torch_softucb.functional.dual import coverage_error, dual_ascent, dual_eta, normalised_slope
+from torch_softucb.functional.dual import (
+    coverage_error,
+    dual_ascent,
+    dual_eta,
+    lagrangian_size,
+    normalised_slope,
+    unsigned_slope,
+)
+from torch_softucb.functional.evidence import LinearPosterior, bayesian_ridge
 from torch_softucb.functional.gradient import expected_reward, nonnegative, nonnegative_gradient, reward_and_gradient
 from torch_softucb.functional.index import soft_ucb_index
+from torch_softucb.functional.noise import log_noise, residual_sum, tallied
 from torch_softucb.functional.objective import (
     Objective,
     OnlineGradient,
@@ -25,6 +35,15 @@ from torch_softucb.functional.off_policy import (
     switch_doubly_robust,
 )
 from torch_softucb.functional.policy import arm_probabilities, coldness, greedy_probabilities, smooth_coldness
+from torch_softucb.functional.prequential import (
+    DualStep,
+    Residuals,
+    add_residuals,
+    error_scale,
+    estimated_coverage,
+    no_residuals,
+    online_dual_step,
+)
 from torch_softucb.functional.regret import expected_regret
 from torch_softucb.functional.ridge import (
     ridge_drift,
@@ -34,40 +53,55 @@ from torch_softucb.functional.ridge import (
     ridge_root_update,
     short_is_enough,
 )
-from torch_softucb.functional.score import Score, logit_slope, reward_to_go, trajectory_score
+from torch_softucb.functional.score import Score, delta_slope, logit_slope, reward_to_go, trajectory_score
 from torch_softucb.functional.slate import draw_slate, slate_log_prob
 
 __all__ = [
+    "DualStep",
     "Evaluation",
+    "LinearPosterior",
     "Objective",
     "OnlineGradient",
+    "Residuals",
     "Score",
+    "add_residuals",
     "arm_probabilities",
+    "bayesian_ridge",
     "beta_upper_bound",
     "coldness",
     "coverage",
     "coverage_error",
     "cross_fitted_rewards",
+    "delta_slope",
     "direct_method",
     "doubly_robust",
     "draw_arm",
     "draw_slate",
     "dual_ascent",
     "dual_eta",
+    "error_scale",
+    "estimated_coverage",
     "expected_regret",
     "expected_reward",
+    "foretold",
     "g_optimal_design",
     "greedy_probabilities",
     "inverse_propensity",
+    "lagrangian_size",
+    "leave_one_out",
+    "log_noise",
     "logit_slope",
+    "no_residuals",
     "nonnegative",
     "nonnegative_gradient",
     "normalised_slope",
     "num_suboptimal",
     "offline_objective",
+    "online_dual_step",
     "online_gradient",
     "online_objective",
     "regret_bound",
+    "residual_sum",
     "reward_and_gradient",
     "reward_to_go",
     "ridge_drift",
@@ -82,6 +116,8 @@ __all__ = [
     "soft_ucb_index",
     "sum_width",
     "switch_doubly_robust",
+    "tallied",
     "thompson_scale",
     "trajectory_score",
+    "unsigned_slope",
 ]

@@ -5,7 +5,7 @@ from torch_softucb.recommend.head import Replay, Served, SoftUCBHead
 from torch_softucb.recommend.journal import JournalError
 from torch_softucb.recommend.learning import OnlineBeta
 from torch_softucb.recommend.log import DecisionLog, Place
-from torch_softucb.recommend.read import LoggedDecisions, log_records, read_log
+from torch_softucb.recommend.read import LoggedDecisions, log_records, read_decisions, read_log
 from torch_softucb.recommend.replay import Replayed, replay
 from torch_softucb.recommend.restart import restart, save_checkpoint
 from torch_softucb.recommend.serving import DecisionPath
@@ -23,6 +23,7 @@ __all__ = [
     "Served",
     "SoftUCBHead",
     "log_records",
+    "read_decisions",
     "read_log",
     "replay",
     "restart",

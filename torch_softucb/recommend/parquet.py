@@ -1,4 +1,4 @@
-"""Sealed segments of a decision log: Parquet files that any tool reads."""
+"""Decisions as Parquet files that any tool reads: sealed segments of a log, and tables that another tool has written."""
 
 import os
 from pathlib import Path
@@ -6,10 +6,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from torch_softucb.checks import check_same_dims
+from torch_softucb.checks import (
+    check_list_column,
+    check_number_column,
+    check_same_dims,
+    check_table_columns,
+    check_whole_candidates,
+    unreadable_parquet,
+)
 from torch_softucb.recommend.journal import records, sync_folder
 from torch_softucb.recommend.log import segment_path
 from torch_softucb.recommend.record import FIXED, Columns, decode
@@ -93,3 +101,59 @@ def padded(values: NDArray[Any], lengths: NDArray[Any], empty: float) -> NDArray
     wide = np.full((len(lengths), int(lengths.max(initial=0))), empty, dtype=values.dtype)
     wide[np.arange(wide.shape[1]) < lengths[:, None]] = values
     return wide
+
+
+def read_table(path: Path, *, needed: tuple[str, ...]) -> Columns:
+    """Columns of a table as :class:`~torch_softucb.recommend.LoggedDecisions` has them, those that are not there left out.
+
+    Lists may be of any kind that Parquet knows, and ``features`` flat (K d numbers) or nested (K lists of d). A reward that
+    is null has not come.
+    """
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable_parquet(path, error) from error
+    check_table_columns("read_decisions", path, table.column_names, needed)
+    whole = {name: table.column(name).combine_chunks() for name in table.column_names}
+    columns: Columns = {}
+    for name in (*FIXED, "reward", "version"):
+        if name in whole:
+            kind: Any = FIXED.get(name, np.float64 if name == "reward" else np.int64)
+            column = whole[name]
+            check_number_column(
+                "read_decisions", name, column, whole=kind is np.int64, nulls=kind is np.float64 and name != "propensity"
+            )
+            columns[name] = pc.cast(column, pa.from_numpy_dtype(kind)).to_numpy(zero_copy_only=False)
+    if "x" not in whole:
+        return columns
+    columns["x"] = _matrix(whole, "x", 0.0, np.float64)
+    rows, dim = columns["x"].shape
+    columns["candidates"] = _matrix(whole, "candidates", -1, np.int64) if "candidates" in whole else np.zeros((rows, 0), int)
+    flat = _matrix(whole, "features", 0.0, np.float64) if "features" in whole else np.zeros((rows, 0))
+    lengths = _scalars("features", whole["features"])[1] if "features" in whole else np.zeros(rows, int)
+    check_whole_candidates("read_decisions", lengths, columns["candidates"], dim)
+    columns["features"] = flat.reshape(rows, -1, dim) if dim else np.zeros((rows, 0, 0))
+    k = columns["features"].shape[1]
+    if not columns["candidates"].shape[1]:  # numbered in their order
+        columns["candidates"] = np.where(np.arange(k) < lengths[:, None] // max(dim, 1), np.arange(k), -1)
+    return columns
+
+
+def _matrix(whole: dict[str, Any], name: str, empty: float, kind: Any) -> NDArray[Any]:  # (n, longest)
+    values, lengths = _scalars(name, whole[name])
+    if name == "x":
+        check_same_dims("read_decisions", lengths.tolist())
+    return padded(values.astype(kind), lengths, empty)
+
+
+def _scalars(name: str, column: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """All numbers of a column of lists, or of lists of lists, and how many each row has."""
+    check_list_column("read_decisions", name, column)
+    lengths, inner = pc.list_value_length(column).to_numpy(zero_copy_only=False), column.flatten()
+    if pa.types.is_nested(inner.type):
+        check_list_column("read_decisions", name, inner)
+        sizes = pc.list_value_length(inner).to_numpy(zero_copy_only=False)
+        ends = np.concatenate(([0], np.cumsum(sizes)))
+        lengths, inner = np.diff(ends[np.concatenate(([0], np.cumsum(lengths)))]), inner.flatten()
+    check_number_column("read_decisions", name, inner, whole=name == "candidates", nulls=False)
+    return inner.to_numpy(zero_copy_only=False), lengths

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_softucb.checks import check_same_dims
+from torch_softucb.checks import check_decision_file, check_logged_numbers, check_same_dims
 from torch_softucb.recommend.journal import records
 from torch_softucb.recommend.log import Place, is_sealed, segment_path, segments
 from torch_softucb.recommend.record import Columns, decode
@@ -88,16 +88,63 @@ def read_log(folder: str | os.PathLike[str]) -> LoggedDecisions:
     if not found["decisions"]:
         raise ValueError(f"read_log: no decision in {folder}; is this the folder of a DecisionLog?")
     check_same_dims("read_log", [chunk["x"].shape[1] for chunk in found["decisions"]])
-    k = max(chunk["candidates"].shape[1] for chunk in found["decisions"])
-    full = max(chunk["features"].shape[1] for chunk in found["decisions"])
+    ids = np.concatenate([chunk["id"] for chunk in found["decisions"]])
+    return _gathered(found["decisions"], _joined(ids, found["rewards"]))
+
+
+def read_decisions(path: str | os.PathLike[str]) -> LoggedDecisions:
+    """Decisions from wherever they lie; what cannot be is named (no rewards, a propensity outside (0, 1], NaN).
+
+    Args:
+        path: the folder of a :class:`DecisionLog`; one of its ``.decisions.parquet`` files, whose rewards are in the
+            ``.rewards.parquet`` files beside it; or any Parquet table with a row for each decision and the columns ``x``
+            (list of d numbers), ``arm``, ``propensity``, ``reward`` (null: has not come) and, where they are known,
+            ``features`` (of all candidates, K lists of d numbers), ``candidates`` (K item ids), ``bandit``, ``position`` and
+            the rest of :class:`LoggedDecisions`.
+
+    Files are parsed as numbers; nothing in them is run.
+
+    Example:
+        >>> import tempfile, pandas as pd
+        >>> rows = {"x": [[1.0, 0.0], [0.0, 1.0]], "arm": [0, 1], "propensity": [0.9, 0.1], "reward": [1.0, 0.0]}
+        >>> path = Path(tempfile.mkdtemp()) / "log.parquet"
+        >>> pd.DataFrame(rows).to_parquet(path)
+        >>> read_decisions(path).propensity
+        tensor([0.9000, 0.1000], dtype=torch.float64)
+    """
+    where, path = "read_decisions", Path(path)
+    check_decision_file(where, path)
+    log = read_log(path) if path.is_dir() else _from_file(path)
+    check_logged_numbers(where, log)
+    return log
+
+
+def _from_file(path: Path) -> LoggedDecisions:
+    from torch_softucb.recommend.parquet import read_table
+
+    beside = sorted(path.parent.glob("????????.rewards.parquet")) if path.name.endswith(".decisions.parquet") else []
+    columns = read_table(path, needed=("x", "arm", "propensity", *(["id"] if beside else ["reward"])))
+    rows = len(columns["arm"])
+    absent = {"id": np.arange(rows), "bandit": -1, "context": -1, "position": 0, "beta": np.nan, "version": 0}
+    for name, value in absent.items():
+        columns.setdefault(name, np.broadcast_to(np.asarray(value), (rows,)))
+    rewards = [read_table(file, needed=("id", "reward")) for file in beside]
+    reward = _joined(columns["id"], rewards) if beside else columns["reward"]
+    return _gathered([columns], reward)
+
+
+def _gathered(decisions: list[Columns], reward: NDArray[np.float64]) -> LoggedDecisions:
+    """Tensors of all decisions; those with fewer candidates than others are padded."""
+    k = max(chunk["candidates"].shape[1] for chunk in decisions)
+    full = max(chunk["features"].shape[1] for chunk in decisions)
     columns = {
-        name: np.concatenate([chunk[name] for chunk in found["decisions"]])
+        name: np.concatenate([chunk[name] for chunk in decisions])
         for name in LoggedDecisions._fields
         if name not in ("reward", "candidates", "features")
     }
-    columns["candidates"] = np.concatenate([_wide(chunk["candidates"], k, -1) for chunk in found["decisions"]])
-    columns["features"] = np.concatenate([_wide(chunk["features"], full, 0) for chunk in found["decisions"]])
-    columns["reward"] = _joined(columns["id"], found["rewards"])
+    columns["candidates"] = np.concatenate([_wide(chunk["candidates"], k, -1) for chunk in decisions])
+    columns["features"] = np.concatenate([_wide(chunk["features"], full, 0) for chunk in decisions])
+    columns["reward"] = reward
     exact: dict[str, Any] = {"x": np.float64, "features": np.float64}
     return LoggedDecisions(
         **{
