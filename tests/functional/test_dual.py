@@ -36,3 +36,15 @@ def test_a_smooth_toy_ends_at_the_target_from_any_start(start, target):
         log_eta = F.dual_ascent(log_eta, error)
     assert beta.item() == pytest.approx(-math.log(1 - target) / 2, rel=0.01)
     assert log_eta.exp().item() == pytest.approx(0.002 * (1 + beta.item()), rel=0.05)
+
+
+def test_in_one_trajectory_the_sign_of_the_reward_part_does_not_count():
+    """Parts in balance and an error e: tanh(2.5 e / 2), for a reward part of either sign and for none."""
+    reward = torch.tensor([-0.06, 0.06, 0.0], dtype=torch.double)
+    penalty, log_eta = torch.full_like(reward, 3.0), torch.full_like(reward, 0.02).log()
+    log_eta[2] = 7.0  # not looked at
+    for error in (-5.0, -0.1, 0.0, 0.4):
+        slope = F.unsigned_slope(reward, penalty, log_eta, torch.full_like(reward, error))
+        assert slope.tolist() == pytest.approx([math.tanh(1.25 * error)] * 3, abs=1e-10)
+    quiet = F.unsigned_slope(reward, torch.zeros_like(reward), log_eta, torch.ones_like(reward))
+    assert quiet.tolist() == [-1, -1, 0]

@@ -1,5 +1,7 @@
 """Feedback in any order and batching, and numbers that stay good."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -142,7 +144,59 @@ def test_one_beta_learns_from_many_users(seeded):
         policy.update(features[:, 0], torch.randn(6, dtype=D, generator=g), bandit=torch.arange(6))
 
 
+def test_eta_tunes_itself_while_it_serves(seeded):
+    """Eight batches by loops: residuals of all users pooled, rewards a batch late, beta and eta after every decision."""
+    policy = SoftUCBPolicy(3, beta_init=0.4, coldness="smooth", dtype=D)
+    policy.reset(batch_shape=(6,))
+    ours, users = SoftUCBHead(nn.Identity(), policy), torch.arange(6)
+    learner = OnlineBeta(policy, horizon=10, eta="auto", target_coverage=0.9, lr=0.3)
+    g, past, beta, log_eta = seeded(0), 0.0, 0.4, 0.0
+    weight, squares, late = 1.0, (0.4 / 1.6448536269514722) ** 2, []
+    for t in range(1, 9):
+        decision = ours(torch.randn(6, 4, 3, dtype=D, generator=g), bandit=users)
+        spread = decision.width - (decision.probs * decision.width).sum(-1, keepdim=True)
+        slopes = (decision.gamma.unsqueeze(-1) * decision.probs * decision.mu_hat * spread).sum(-1)
+        slope = float(slopes.detach().mean())
+        past += slope
+        part, penalty = (past + (10 - t) * slope) / 10, float(decision.width.sum(-1).mean()) / 10
+        kappa = math.sqrt(squares / weight)
+        covered = math.erf(beta / kappa / math.sqrt(2))
+        assert float(learner.coverage) == pytest.approx(covered, abs=1e-10)
+        error = math.log(9) - math.log(covered / (1 - covered))
+        up = math.exp(log_eta + 2.5 * error) * penalty
+        direction = math.tanh(1.25 * error) if part == 0 else (up - abs(part)) / (up + abs(part))
+        log_eta += 0.25 * error if part else 0.0
+        beta = max(0.0, beta + 0.3 * (beta + kappa) * direction)
+        learner.step(decision)
+        assert float(policy.beta.detach()) == pytest.approx(beta, abs=1e-10)
+        assert learner.eta == pytest.approx(math.exp(log_eta), abs=1e-10)
+        late.append(ours.serve(decision))
+        if len(late) < 2:
+            continue
+        served, reward = late.pop(0), torch.randn(6, dtype=D, generator=g)
+        now = policy(served.x.unsqueeze(1), bandit=users)
+        for n in range(6):
+            w2 = float(now.width[n]) ** 2
+            weight, squares = weight + w2, squares + w2 * float(reward[n] - now.mu_hat[n]) ** 2 / (1 + w2)
+        learner.observe(served.x, reward, bandit=users)
+        ours.feedback(served.id, reward)
+    twin = OnlineBeta(policy, horizon=10, eta="auto", target_coverage=0.9)
+    twin.load_state_dict(learner.state_dict())
+    assert twin.coverage.equal(learner.coverage)
+
+
 def test_online_beta_refuses_what_it_cannot_learn():
+    fixed, auto = OnlineBeta(SoftUCBPolicy(2), horizon=5), OnlineBeta(SoftUCBPolicy(2), horizon=5, eta="auto")
+    with pytest.raises(ValueError, match=r"OnlineBeta.observe: eta must be 'auto' for it"):
+        fixed.observe(torch.ones(1, 2), torch.ones(1))
+    with pytest.raises(ValueError, match="eta must be one of 'auto', got 'best'"):
+        OnlineBeta(SoftUCBPolicy(2), horizon=5, eta="best")
+    before = auto.state_dict()["squares"].clone()
+    with pytest.raises(ValueError, match="reward must be finite"):
+        auto.observe(torch.ones(1, 2), torch.tensor([math.nan]))
+    with pytest.raises(ValueError, match=r"reward must have shape \(3,\), got \(2,\)"):
+        auto.observe(torch.ones(3, 2), torch.ones(2))
+    assert auto.squares.equal(before)
     with pytest.raises(ValueError, match="policy must have one beta for all"):
         OnlineBeta(SoftUCBPolicy(2, beta_init=torch.ones(3)), horizon=5)
 

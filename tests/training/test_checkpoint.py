@@ -32,7 +32,8 @@ if kind == "offline":
     adam = lambda p: torch.optim.Adam(p, lr=0.05)
     model, data = SoftUCBOffline(dim=3, horizon=16, optimizer=adam), BanditDataModule(**data)
 else:
-    model = SoftUCBOnline(num_trajectories=8, dim=3, horizon=60, rounds_per_step=3, coldness="lagged")
+    eta = "auto" if kind == "online_auto" else 1.0
+    model = SoftUCBOnline(num_trajectories=8, dim=3, horizon=60, rounds_per_step=3, coldness="lagged", eta=eta)
     data = BanditDataModule(**data, one_episode=True)
 keep = ModelCheckpoint(dirpath=folder, filename="last", every_n_train_steps=3, enable_version_counter=False)
 trainer = trainer_for(folder, logger=False, enable_progress_bar=False, limit_val_batches=0, callbacks=[keep, Curve()])
@@ -50,7 +51,7 @@ def _curve(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["offline", "online"])
+@pytest.mark.parametrize("kind", ["offline", "online", "online_auto"])
 def test_a_killed_run_resumed_ends_bit_identical(kind, tmp_path):
     whole = tmp_path / "whole"
     assert _start(kind, whole).wait(120) == 0

@@ -16,9 +16,8 @@ TINY += ["--trainer.devices", "1", "--trainer.strategy", "auto"]
 
 
 def _train(*extra, config="offline"):
-    online = (
-        ["--model.init_args.num_trajectories", "8", "--model.init_args.rounds_per_step", "3"] if config == "online" else []
-    )
+    online = ["--model.init_args.num_trajectories", "8", "--model.init_args.rounds_per_step", "3"]
+    online = online if config.startswith("online") else []
     return main(["--config", str(ROOT / "scripts" / "configs" / f"{config}.yaml"), *TINY, *online, *extra])
 
 

@@ -4,7 +4,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from torch_softucb.training import Dashboard, SoftUCBOffline, SoftUCBOnline
-from torch_softucb.training.tags import LAYOUT, ONLINE_TAGS, TAGS
+from torch_softucb.training.tags import AUTO_TAGS, LAYOUT, ONLINE_TAGS, TAGS
 
 NOT_TAGS = {
     "epoch",
@@ -36,18 +36,19 @@ def test_offline_run_writes_the_documented_tags(fit, tiny):
     assert events.Tags()["tensors"]  # the custom-scalars layout
 
 
-def test_online_run_writes_the_documented_tags(fit, tiny):
-    model = SoftUCBOnline(num_trajectories=8, dim=3, horizon=24, rounds_per_step=4)
+@pytest.mark.parametrize("eta", [1.0, "auto"])
+def test_online_run_writes_the_documented_tags(eta, fit, tiny):
+    model = SoftUCBOnline(num_trajectories=8, dim=3, horizon=24, rounds_per_step=4, eta=eta)
     trainer = fit(model, tiny(fresh_problems=True, one_episode=True), callbacks=[Dashboard(histogram_every=2)])
     events = _events(trainer)
-    assert _tags(events) == set(TAGS) | set(ONLINE_TAGS)
+    assert _tags(events) == set(TAGS) | set(ONLINE_TAGS) | (set(AUTO_TAGS) if eta == "auto" else set())
     assert [e.step for e in events.Scalars("policy/beta")] == [4, 8, 12, 16, 20, 24]  # rounds
     assert events.Scalars("regret/cumulative")[-1].value == pytest.approx(model.final_regret, rel=1e-5)
 
 
 def test_the_readme_quotes_the_list():
     text = (Path(__file__).parents[2] / "README.md").read_text()
-    for tag, meaning in (TAGS | ONLINE_TAGS).items():
+    for tag, meaning in (TAGS | ONLINE_TAGS | AUTO_TAGS).items():
         assert f"| `{tag}` | {meaning} |" in text
 
 

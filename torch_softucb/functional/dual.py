@@ -33,6 +33,17 @@ def dual_ascent(log_eta: Tensor, error: Tensor) -> Tensor:  # (), () -> ()
     return log_eta + INTEGRAL * error
 
 
+def lagrangian_size(reward: Tensor, penalty: Tensor, eta: Tensor) -> Tensor:  # (), (), () -> () above 0
+    """Size of the Lagrangian's two parts: what they are divided by, so that no eta makes a step large.
+
+    Example:
+        >>> lagrangian_size(torch.tensor(-0.03), torch.tensor(10.0), torch.tensor(0.002))
+        tensor(0.0500)
+    """
+    size = reward.abs() + eta * penalty.abs()
+    return size.clamp(min=torch.finfo(size.dtype).tiny)
+
+
 def normalised_slope(reward: Tensor, penalty: Tensor, eta: Tensor) -> Tensor:  # (), (), () -> () in [-1, 1]
     """Ascent direction of the Lagrangian over the size of its two parts: a step that no eta can make large.
 
@@ -40,5 +51,25 @@ def normalised_slope(reward: Tensor, penalty: Tensor, eta: Tensor) -> Tensor:  #
         >>> normalised_slope(torch.tensor(-0.03), torch.tensor(10.0), torch.tensor(0.002))  # (-0.03 + 0.02) / 0.05
         tensor(-0.2000)
     """
-    size = reward.abs() + eta * penalty.abs()
-    return (reward + eta * penalty) / size.clamp(min=torch.finfo(size.dtype).tiny)
+    return (reward + eta * penalty) / lagrangian_size(reward, penalty, eta)
+
+
+def unsigned_slope(
+    reward: Tensor,  # (*B,) reward part of beta's gradient
+    penalty: Tensor,  # (*B,) penalty part at eta = 1, above 0
+    log_eta: Tensor,  # (*B,)
+    error: Tensor,  # (*B,) coverage_error
+) -> Tensor:  # (*B,) in [-1, 1]
+    """:func:`normalised_slope` of one trajectory in progress: the reward part counts as a push down, whatever its sign.
+
+    Over many trajectories Eq. 13's reward part is below 0, since it never credits exploration. In one it is noisy: where it
+    is above 0 no eta could hold beta back. Where it is 0 (D1: play is uniform) only the error of the coverage speaks.
+
+    Example:
+        >>> reward = torch.tensor([-0.06, 0.06, 0.0])
+        >>> unsigned_slope(reward, torch.full((3,), 10.0), torch.tensor(0.002).log(), torch.zeros(3))  # 0.02 against 0.06
+        tensor([-0.5000, -0.5000,  0.0000])
+    """
+    heard = reward != 0
+    down = torch.where(heard, -reward.abs(), -penalty)
+    return normalised_slope(down, penalty, dual_eta(torch.where(heard, log_eta, torch.zeros_like(log_eta)), error))

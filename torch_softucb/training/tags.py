@@ -35,6 +35,10 @@ ONLINE_TAGS = {
     "policy/beta_high": "online: the highest tenth of the trajectories' betas lies above this",
 }
 
+AUTO_TAGS = {
+    "policy/coverage_estimated": "online, eta: auto: policy/coverage as the rewards tell it, mean over trajectories",
+}
+
 LAYOUT = {
     "SoftUCB": {
         "beta against its bound": ["Multiline", ["policy/beta$", "policy/beta_bound"]],
