@@ -1,6 +1,7 @@
 """torch_softucb: linear bandits in PyTorch that learn how much to explore (Yang & Toni 2020)."""
 
 from torch_softucb import functional
+from torch_softucb.betas import BetaModule, ScheduleBeta, SegmentBeta, SituationBeta
 from torch_softucb.checks import NumericalError
 from torch_softucb.policies import (
     EXP3,
@@ -26,6 +27,7 @@ __all__ = [
     "EXP3",
     "BanditPolicy",
     "BanditProblem",
+    "BetaModule",
     "BootstrapThompson",
     "BootstrappedUCB",
     "Decision",
@@ -36,6 +38,9 @@ __all__ = [
     "LinUCB",
     "NumericalError",
     "PhasedElimination",
+    "ScheduleBeta",
+    "SegmentBeta",
+    "SituationBeta",
     "SoftElim",
     "SoftUCBHead",
     "SoftUCBPolicy",

@@ -23,6 +23,7 @@ class Playing(Protocol):
     arms: FixedArms
     means: Tensor  # (K, *B)
     best: Tensor  # (*B,)
+    drift: tuple[Tensor, Tensor, Tensor] | None
     gamma: Tensor  # (*B,)
     memory: Tensor  # (*B, M)
     gradient: bool
@@ -36,7 +37,9 @@ class Playing(Protocol):
     ) -> tuple[Decision, Tensor, Tensor, Tensor, GradientTerms | None]: ...
 
 
-Fast = Callable[[Playing, Tensor, Tensor], tuple[Tensor, GradientTerms | None, Tensor | None]]
+# regret, terms of Eq. 13, scores, situation of a module's beta
+Played = tuple[Tensor, GradientTerms | None, Tensor | None, Tensor | None]
+Fast = Callable[[Playing, Tensor, Tensor], Played]
 
 
 class CompileWarning(UserWarning):
@@ -69,14 +72,14 @@ def _compiled() -> Callable[..., Any]:
     return torch.compile(_round, fullgraph=True)
 
 
-def _play(simulation: Playing, noise: Tensor, draw: Tensor) -> tuple[Tensor, GradientTerms | None, Tensor | None]:
+def _play(simulation: Playing, noise: Tensor, draw: Tensor) -> Played:
     seen = simulation.seen(simulation.t)
     # a round is compiled once for each kind of policy, dtype and layout: more than torch's 8 in one process
     with torch._dynamo.config.patch(recompile_limit=64):
         regret, terms, gamma, _ = _compiled()(simulation, seen, simulation.gamma, noise, draw)
     if gamma is not None:
         simulation.gamma = gamma
-    return regret.unsqueeze(0), terms, None
+    return regret.unsqueeze(0), terms, None, None
 
 
 def compiled_round(device: torch.device) -> Fast | None:

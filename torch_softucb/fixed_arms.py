@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor
 
+from torch_softucb import functional as F
 from torch_softucb.checks import NumericalError
 from torch_softucb.types import BanditProblem, Estimate
 
@@ -17,7 +18,7 @@ from torch_softucb.types import BanditProblem, Estimate
 class FixedArms:
     """What a batch of trajectories knows of its arms."""
 
-    def __init__(self, problem: BanditProblem, ridge_alpha: float) -> None:
+    def __init__(self, problem: BanditProblem, ridge_alpha: float, *, tally: bool = False) -> None:
         like, batch, d = problem.means, problem.batch_shape, problem.dim
         ones = [1] * len(batch)
         self.given, self.shared = problem.arms, problem.shared_arms
@@ -33,6 +34,7 @@ class FixedArms:
         self.mu_hat = torch.zeros_like(self.width_sq)  # (K, *B)
         eye = torch.eye(d, dtype=like.dtype, device=like.device) / math.sqrt(ridge_alpha)
         self.root = eye.view(d, d, *ones).repeat(1, 1, *batch)  # (d, d, *B)
+        self.tally = like.new_zeros(4, *batch) if tally else None  # observations, residual sum, log det V / alpha, sum y^2
         self._space: dict[torch.Size, Tensor] = {}
 
     def _times(self, matrix: Tensor, other: Tensor) -> Tensor:
@@ -70,7 +72,8 @@ class FixedArms:
     def estimate(self, seen: Tensor, gamma: Tensor, memory: Tensor) -> Estimate:
         mu_hat, width = self.mu_hat.movedim(0, -1), self.width_sq.sqrt().movedim(0, -1)
         root = self.root.movedim((0, 1), (-2, -1))
-        return Estimate(mu_hat, width, seen, gamma, self.perturb, self.given, root, memory)
+        tally = None if self.tally is None else self.tally[:3].movedim(0, -1)
+        return Estimate(mu_hat, width, seen, gamma, self.perturb, self.given, root, memory, tally)
 
     def pull(self, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
         """Take in the rewards; returns what it gathered by arm, for torch.compile: see compiled.py."""
@@ -80,10 +83,49 @@ class FixedArms:
         z = self.project(u)
         s = 1 + w.square().sum(0)
         step = (reward - self.mu_hat.gather(0, arm.unsqueeze(0)).squeeze(0)) / s
+        if self.tally is not None:
+            self.tally += torch.stack((torch.ones_like(s), step.square() * s, s.log(), torch.zeros_like(s)))
         self.mu_hat.addcmul_(z, step)
         self.width_sq.addcmul_(z, z / -s)
         self.root.addcmul_(u.unsqueeze(1), w / (s + s.sqrt()), value=-1)  # functional.ridge_root_update
         return x, step
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {"mu_hat": self.mu_hat, "width_sq": self.width_sq, "root": self.root}
+        kept = {"mu_hat": self.mu_hat, "width_sq": self.width_sq, "root": self.root}
+        return kept if self.tally is None else kept | {"tally": self.tally}
+
+
+class ForgettingArms(FixedArms):
+    """The same when every round keeps a share ``discount`` of what was known (:func:`policies.statistics.forget`).
+
+    Nothing can be carried forward then: every round factorises V, O(d^3 + K d^2).
+    """
+
+    def __init__(self, problem: BanditProblem, ridge_alpha: float, *, discount: float, tally: bool = False) -> None:
+        super().__init__(problem, ridge_alpha, tally=tally)
+        like, batch, d = problem.means, problem.batch_shape, problem.dim
+        ones = [1] * len(batch)
+        eye = torch.eye(d, dtype=like.dtype, device=like.device).view(d, d, *ones)
+        self.discount, self.ridge_alpha = discount, ridge_alpha
+        self.ridge = (1 - discount) * ridge_alpha * eye
+        self.V = (ridge_alpha * eye).repeat(1, 1, *batch)  # (d, d, *B)
+        self.b = like.new_zeros(d, *batch)  # (d, *B)
+
+    def pull(self, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.features(arm)
+        self.V.mul_(self.discount).add_(self.ridge).add_(x.unsqueeze(1) * x.unsqueeze(0))
+        self.b.mul_(self.discount).add_(x * reward)
+        root, b = F.ridge_root(self.V.movedim((0, 1), (-2, -1))), self.b.movedim(0, -1)
+        mu_hat, width = F.ridge_estimate(self.given, root, b)
+        self.mu_hat.copy_(mu_hat.movedim(-1, 0))
+        self.width_sq.copy_(width.square().movedim(-1, 0))
+        self.root.copy_(root.movedim((-2, -1), (0, 1)))
+        if self.tally is not None:
+            count, squares = self.discount * self.tally[0] + 1, self.discount * self.tally[3] + reward.square()
+            log_det = -2 * root.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
+            log_det = log_det - len(x) * math.log(self.ridge_alpha)
+            self.tally.copy_(torch.stack((count, F.residual_sum(squares, root, b), log_det, squares)))
+        return x, reward
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return super().state_dict() | {"V": self.V, "b": self.b}

@@ -12,30 +12,35 @@ from torch_softucb.simulation import Round, Simulation
 from torch_softucb.types import SCORES, BanditProblem, Decision, GradientTerms, Trajectory
 
 
-def _coverage(decision: Decision, problem: BanditProblem) -> Tensor | None:
+def _coverage(decision: Decision, means: Tensor) -> Tensor | None:
     if decision.beta is None:
         return None
-    return F.coverage(problem.means, decision.mu_hat, decision.width, decision.beta, mask=problem.mask)
+    return F.coverage(means, decision.mu_hat, decision.width, decision.beta, mask=decision.mask)
 
 
-_RECORDS: dict[str, Callable[[Decision, BanditProblem], Tensor | None]] = {
+def _beta(decision: Decision, means: Tensor) -> Tensor | None:
+    return None if decision.beta is None else decision.beta.expand(decision.batch_shape)
+
+
+_RECORDS: dict[str, Callable[[Decision, Tensor], Tensor | None]] = {
     "probs": lambda decision, _: decision.probs,
     "index": lambda decision, _: decision.index,
     "gamma": lambda decision, _: decision.gamma,
     "mu_hat": lambda decision, _: decision.mu_hat,
     "width": lambda decision, _: decision.width,
     "entropy": lambda decision, _: decision.entropy(),
-    "num_suboptimal": lambda decision, problem: F.num_suboptimal(decision.index, mask=problem.mask),
+    "num_suboptimal": lambda decision, _: F.num_suboptimal(decision.index, mask=decision.mask),
     "coverage": _coverage,
+    "beta": _beta,
 }
 RECORDS = ("arm", "reward", *_RECORDS)
 
 
-def _recorded(name: str, play: Round, problem: BanditProblem) -> Tensor | None:
+def _recorded(name: str, play: Round, means: Tensor) -> Tensor | None:
     if name in ("arm", "reward"):
         return play.arm if name == "arm" else play.reward
     assert play.decision is not None
-    return _RECORDS[name](play.decision, problem)
+    return _RECORDS[name](play.decision, means)
 
 
 @torch.no_grad()
@@ -50,6 +55,7 @@ def rollout(
     record: Sequence[str] = (),
     record_every: int = 1,
     scores: bool = False,
+    discount: float = 1.0,
     progress: Callable[[int, int], object] | None = None,
     compile: bool | str = False,
 ) -> Trajectory:
@@ -64,11 +70,13 @@ def rollout(
         noise_generator: of the reward noise.
         gradient: also sum the terms of Eq. 13 (SoftUCBPolicy only), in closed form: no graph is built.
         record: what else to keep of every round: ``arm``, ``reward``, ``probs``, ``index``, ``gamma``, ``mu_hat``,
-            ``width``, ``entropy``, ``num_suboptimal``, ``coverage``. Without it memory is O(B K), and T numbers of regret
-            a trajectory.
+            ``width``, ``entropy``, ``num_suboptimal``, ``coverage``, ``beta``. Without it memory is O(B K), and T numbers
+            of regret a trajectory.
         record_every: keep only every so many rounds' records, from the first on.
         scores: also keep every round's parts of a whole trajectory's gradient (:data:`torch_softucb.types.SCORES`), for
             SoftUCBPolicy with coldness ``smooth`` or ``current``.
+        discount: below 1, for rewards that drift: every round keeps that share of what was known before, as
+            ``policy.update(discount=)`` does.
         progress: called with (rounds done, horizon) after every round, or every stretch of rounds of the native kernel.
         compile: True plays under ``torch.compile``; ``"native"`` in a C++ kernel, built on first use, the fastest here.
             Same numbers to rounding. Recorded rounds run eagerly. Where no compiler is found: a warning, and eager play.
@@ -94,6 +102,7 @@ def rollout(
         noise_generator=noise_generator,
         gradient=gradient,
         scores=scores,
+        discount=discount,
         compile=compile,
     )
     kind = type(policy).__name__
@@ -102,6 +111,7 @@ def rollout(
     total = [like.new_zeros(batch) for _ in range(3)]
     kept: dict[str, list[Tensor]] = {name: [] for name in record}
     planes = like.new_empty((len(SCORES), horizon, *batch)) if scores else None
+    looked: list[Tensor] = []
 
     def look(t: int) -> bool:
         return bool(record) and t % record_every == 0
@@ -113,10 +123,14 @@ def rollout(
             part += now
         if planes is not None and play.scores is not None:
             planes[:, play.t : done] = play.scores
+        if play.situation is not None:
+            looked.append(play.situation.clone())
         for name in record if look(play.t) else ():
-            kept[name].append(check_offered("rollout", f"record {name!r}", _recorded(name, play, problem), kind).clone())
+            found = _recorded(name, play, simulation.present_means)
+            kept[name].append(check_offered("rollout", f"record {name!r}", found, kind).clone())
         if progress is not None:
             progress(done, horizon)
     terms = GradientTerms(*(part / horizon for part in total)) if gradient else None
     named = {} if planes is None else dict(zip(SCORES, planes, strict=True))
-    return Trajectory(regret, terms, {name: torch.stack(values) for name, values in kept.items()}, named)
+    records = {name: torch.stack(values) for name, values in kept.items()}
+    return Trajectory(regret, terms, records, named, torch.cat(looked) if looked else None)

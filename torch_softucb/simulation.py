@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_compile, check_offered, check_same_world, check_scored
+from torch_softucb.checks import check_compile, check_number, check_offered, check_same_world, check_scored
 from torch_softucb.compiled import Fast, compiled_round
-from torch_softucb.fixed_arms import FixedArms
+from torch_softucb.fixed_arms import FixedArms, ForgettingArms
 from torch_softucb.functional.policy import masked
 from torch_softucb.native import native_rounds
 from torch_softucb.policies.base import BanditPolicy
@@ -30,7 +30,8 @@ class Round(NamedTuple):
     decision: Decision | None  # this and the rest: of a round that is looked at (n = 1)
     arm: Tensor | None  # (*B,)
     reward: Tensor | None  # (*B,)
-    scores: Tensor | None = None  # (7, n, *B) of types.SCORES, if they are wanted
+    scores: Tensor | None = None  # (11, n, *B) of types.SCORES, if they are wanted
+    situation: Tensor | None = None  # (n, *B, F) or (n, F), with scores, of a beta that is a module
 
 
 class Simulation:
@@ -39,8 +40,8 @@ class Simulation:
     Random numbers: one key for reward noise and one for action draws is taken from the generators; the n-th number of a
     trajectory depends on the key and on ``problem.ids`` alone.
 
-    ``gradient`` and ``compile`` are :func:`torch_softucb.rollout`'s; ``scores`` gives every round's parts of a whole
-    trajectory's gradient.
+    ``gradient``, ``compile`` and ``discount`` are :func:`torch_softucb.rollout`'s; ``scores`` gives every round's parts of
+    a whole trajectory's gradient.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Simulation:
         noise_generator: torch.Generator | None = None,
         gradient: bool = False,
         scores: bool = False,
+        discount: float = 1.0,
         compile: bool | str = False,
     ) -> None:
         like = problem.means
@@ -63,17 +65,26 @@ class Simulation:
         check_scored("rollout", policy, scores)
         self.noise_key = stream_key(generator if noise_generator is None else noise_generator, "noise", like.device)
         self.action_key = stream_key(generator, "action", like.device)
-        self.arms = FixedArms(problem, policy.ridge_alpha)
+        check_number("rollout", "discount", discount, low=0.0, high=1.0, open_low=True, closed_high=True)
+        if discount == 1.0:
+            self.arms = FixedArms(problem, policy.ridge_alpha, tally=policy.tallies)
+        else:
+            self.arms = ForgettingArms(problem, policy.ridge_alpha, discount=discount, tally=policy.tallies)
         self.gamma = like.new_zeros(problem.batch_shape)  # of the round before, for coldness="lagged"
         memory = policy._fresh_memory
         fresh = like.new_empty(0) if memory is None else memory.to(like)
         self.memory = fresh.expand(*problem.batch_shape, -1).clone()  # (*B, M)
         self.means = like.movedim(-1, 0).contiguous()  # (K, *B)
-        self.best = problem.best_mean
+        self.best = problem.best_mean.contiguous()
+        self.drift: tuple[Tensor, Tensor, Tensor] | None = None
+        # means of the first round and a quarter turn later, (K, B), and the turn of a round, (B,)
+        if problem.turned is not None:
+            turn = torch.as_tensor(problem.turn, dtype=like.dtype, device=like.device).expand(problem.batch_shape)
+            first, later = (each.movedim(-1, 0).reshape(problem.num_arms, -1) for each in (like, problem.turned))
+            self.drift = (first.contiguous(), later.contiguous(), turn.reshape(-1).contiguous())
         self.noise_std = torch.as_tensor(problem.noise_std, dtype=like.dtype, device=like.device)
         self._native = native_rounds(self) if compile == "native" else None
         self._compiled = compiled_round(like.device) if compile is True and not scores else None
-        self._best_arm = masked(like, problem.mask).argmax(-1, keepdim=True) if scores else None
 
     @torch.no_grad()
     def play(
@@ -93,8 +104,10 @@ class Simulation:
             i = 0
             while i < size:
                 self.arms.check(self.t)
+                self._face(self.t)
                 if self._native is not None and not look(self.t):
-                    limit = size if stretch is None else min(size, i + stretch)
+                    longest = 1 if self.policy.looks_around else stretch
+                    limit = size if longest is None else min(size, i + longest)
                     stop = next((j for j in range(i + 1, limit) if look(start + j)), limit)
                     yield self._stretch(self._native, noise[i:stop], draws[i:stop])
                 elif self._compiled is not None and not look(self.t):
@@ -108,7 +121,9 @@ class Simulation:
 
     def _eager(self, noise: Tensor, draw: Tensor) -> Iterator[Round]:
         decision, arm, reward, regret, gradient = self.decide(self.seen(self.t), self.gamma, noise, draw)
-        yield Round(self.t, regret.unsqueeze(0), gradient, decision, arm, reward, self._scores(decision, arm))
+        scores, looked = self._scores(decision, arm), decision.situation
+        looked = None if looked is None or scores is None else looked.unsqueeze(0)
+        yield Round(self.t, regret.unsqueeze(0), gradient, decision, arm, reward, scores, looked)
         self.arms.pull(arm, reward)
         if self.policy.remembers:
             self.memory = self.policy.remember(self.memory, arm, reward, decision)
@@ -118,12 +133,22 @@ class Simulation:
 
     def _stretch(self, fast: Fast, noise: Tensor, draws: Tensor) -> Round:
         start = self.t
-        regret, gradient, scores = fast(self, noise, draws)
+        regret, gradient, scores, situation = fast(self, noise, draws)
         self.t += len(regret)
-        return Round(start, regret, gradient, None, None, None, scores)
+        return Round(start, regret, gradient, None, None, None, scores, situation)
 
-    def _scores(self, decision: Decision, arm: Tensor) -> Tensor | None:  # (7, 1, *B)
-        if self._best_arm is None:
+    def _face(self, t: int) -> None:
+        """Bring means that drift to round ``t``."""
+        if self.problem.turned is not None:
+            self.means.copy_(self.problem.means_at(t).movedim(-1, 0))
+            self.best.copy_(masked(self.present_means, self.problem.mask).amax(-1))
+
+    @property
+    def present_means(self) -> Tensor:  # (*B, K)
+        return self.means.movedim(0, -1)
+
+    def _scores(self, decision: Decision, arm: Tensor) -> Tensor | None:  # (11, 1, *B)
+        if not self.scores:
             return None
         policy = self.policy
         assert isinstance(policy, SoftUCBPolicy)
@@ -136,15 +161,21 @@ class Simulation:
             decision.index,
             decision.gamma,
             delta=policy.delta,
-            smoothing=policy.smoothing if policy.coldness == "smooth" else None,
+            smoothing=policy.kappa,
             mask=decision.mask,
         )
-        _, present, score = F.trajectory_score(decision.probs, slope, self.problem.means, arm)
+        means = self.present_means
+        _, present, score = F.trajectory_score(decision.probs, slope, means, arm)
+        sharper = F.delta_slope(decision.index, delta=policy.delta, smoothing=policy.kappa, mask=decision.mask)
+        _, *of_delta = F.trajectory_score(decision.probs, sharper, means, arm)
+        best_arm = masked(means, decision.mask).argmax(-1, keepdim=True)
         shown = (decision.probs, decision.index, decision.width)
-        of_best = [value.gather(-1, self._best_arm).squeeze(-1) for value in shown]
-        covered = F.coverage(self.problem.means, decision.mu_hat, decision.width, decision.beta, mask=decision.mask)
+        of_best = [value.gather(-1, best_arm).squeeze(-1) for value in shown]
+        covered = F.coverage(means, decision.mu_hat, decision.width, decision.beta, mask=decision.mask)
         mean_width = (decision.probs * decision.width).sum(-1)
-        return torch.stack((present, score, *of_best, mean_width, covered)).unsqueeze(1)
+        _, eq_13 = F.reward_and_gradient(decision.probs, decision.mu_hat, decision.width, decision.gamma)
+        widths = F.sum_width(decision.width, mask=decision.mask)
+        return torch.stack((present, score, *of_best, mean_width, covered, *of_delta, eq_13, widths)).unsqueeze(1)
 
     def seen(self, t: int) -> Tensor:
         return torch.full((), t, dtype=self.means.dtype, device=self.means.device)

@@ -46,6 +46,7 @@ class Estimate(NamedTuple):
     arms: Tensor  # (K, d) or (*B, K, d)
     root: Tensor  # (*B, d, d)
     memory: Tensor  # (*B, M)
+    tally: Tensor | None = None  # (*B, 3) observations (less the forgotten), their residual sum, log det V / alpha
 
 
 class Slate(NamedTuple):
@@ -83,6 +84,7 @@ class Decision:
     next_gamma: Tensor | None = None  # (*B,) coldness for the next round (lagged)
     features: Tensor | None = None  # (K, d) or (*B, K, d) what was decided on; from a SoftUCBHead
     bandit: Tensor | None = None  # (N,) whose statistics were used; likewise
+    situation: Tensor | None = None  # (*B, F) what a BetaModule looked at
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -148,6 +150,8 @@ class BanditProblem:
     noise_std: float | Tensor = 0.5  # number or (*B,): standard deviation of the reward noise (D7)
     mask: Tensor | None = None  # (K,) or (*B, K), True = allowed
     ids: Tensor = field(default=None)  # type: ignore[assignment]  # (*B,) int64
+    turned: Tensor | None = None  # (*B, K) mean rewards after a quarter turn; None: rewards do not drift
+    turn: float | Tensor = 0.0  # number or (*B,): radians a round by which theta turns
 
     def __post_init__(self) -> None:
         where = "BanditProblem"
@@ -167,6 +171,12 @@ class BanditProblem:
             ids = torch.arange(count, device=self.arms.device).reshape(self.batch_shape)
             object.__setattr__(self, "ids", ids)
         check_ids(where, self.ids, self.batch_shape)
+        if self.turned is not None:
+            check_float_tensor(where, "turned", self.turned, device=self.arms.device)
+            check_same_dtype(where, "turned", self.turned, "the arms'", self.arms.dtype)
+            fits = self.turned.shape == self.means.shape
+            check_shape(where, "turned", self.turned.shape, fits, f"of means {tuple(self.means.shape)}")
+            check_finite(where, "turned", self.turned)
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -184,8 +194,15 @@ class BanditProblem:
     def shared_arms(self) -> bool:
         return self.arms.dim() == 2
 
+    def means_at(self, t: int) -> Tensor:  # (*B, K)
+        """Mean rewards of round ``t``, from 0: theta turns in a plane, and so do they."""
+        if self.turned is None:
+            return self.means
+        angle = torch.as_tensor(self.turn, dtype=self.means.dtype, device=self.means.device).unsqueeze(-1) * t
+        return torch.cos(angle) * self.means + torch.sin(angle) * self.turned
+
     @property
-    def best_mean(self) -> Tensor:  # (*B,)
+    def best_mean(self) -> Tensor:  # (*B,) of the first round
         return masked(self.means, self.mask).amax(-1)
 
     def __getitem__(self, rows: int | slice | Tensor) -> "BanditProblem":
@@ -197,7 +214,9 @@ class BanditProblem:
 
         noise = cut(self.noise_std, 0) if isinstance(self.noise_std, Tensor) else self.noise_std
         mask = None if self.mask is None else cut(self.mask, 1)
-        return BanditProblem(cut(self.arms, 2), cut(self.means, 1), noise, mask, self.ids[rows])
+        turned = None if self.turned is None else cut(self.turned, 1)
+        turn = cut(self.turn, 0) if isinstance(self.turn, Tensor) else self.turn
+        return BanditProblem(cut(self.arms, 2), cut(self.means, 1), noise, mask, self.ids[rows], turned, turn)
 
     def repeat(self, count: int) -> "BanditProblem":
         """``count`` trajectories of each problem, as a new first batch dimension, each with an id of its own."""
@@ -209,7 +228,9 @@ class BanditProblem:
         arms = self.arms if single else grow(self.arms, 2)
         noise = grow(self.noise_std, 0) if isinstance(self.noise_std, Tensor) else self.noise_std
         mask = None if self.mask is None else (self.mask if single else grow(self.mask, 1))
-        return BanditProblem(arms, self.means.expand(count, *self.means.shape), noise, mask)
+        turned = None if self.turned is None else self.turned.expand(count, *self.turned.shape)
+        turn = grow(self.turn, 0) if isinstance(self.turn, Tensor) else self.turn
+        return BanditProblem(arms, self.means.expand(count, *self.means.shape), noise, mask, turned=turned, turn=turn)
 
     def to(self, target: torch.dtype | torch.device | str) -> "BanditProblem":
         """The same problems in another dtype or on another device."""
@@ -217,12 +238,25 @@ class BanditProblem:
         moved = not isinstance(target, torch.dtype)
         mask = self.mask.to(target) if moved and self.mask is not None else self.mask
         ids = self.ids.to(target) if moved else self.ids
-        return replace(self, arms=self.arms.to(target), means=self.means.to(target), noise_std=noise, mask=mask, ids=ids)
+        turned = None if self.turned is None else self.turned.to(target)
+        turn = self.turn.to(target) if isinstance(self.turn, Tensor) else self.turn
+        moved_on = {"arms": self.arms.to(target), "means": self.means.to(target), "turned": turned}
+        return replace(self, **moved_on, turn=turn, noise_std=noise, mask=mask, ids=ids)  # type: ignore[arg-type]
 
 
-# of every round, for a whole trajectory's gradient: see functional/score.py; the next four tell the control variate how
-# the truly best arm stands: its probability, its S, its width, and the mean width under the policy; coverage is Eq. 3's
-SCORES = ("present", "score", "best_prob", "best_index", "best_width", "mean_width", "coverage")
+SCORES = (
+    "present",  # of every round, for a whole trajectory's gradient: see functional/score.py
+    "score",
+    "best_prob",  # these four tell the control variate how the truly best arm stands: its probability, S and width,
+    "best_index",
+    "best_width",
+    "mean_width",  # and the mean width under the policy
+    "coverage",  # Eq. 3's
+    "delta_present",  # the first two, of delta's logit
+    "delta_score",
+    "reward_slope",  # Eq. 13's parts of the round
+    "sum_width",
+)
 
 
 class GradientTerms(NamedTuple):
@@ -241,6 +275,7 @@ class Trajectory:
     gradient: GradientTerms | None = None
     records: Mapping[str, Tensor] = field(default_factory=dict)  # name -> (T, *B) or (T, *B, K), as asked for
     scores: Mapping[str, Tensor] = field(default_factory=dict)  # name of SCORES -> (T, *B), if they were asked for
+    situation: Tensor | None = None  # (T, *B, F) or (T, F), with scores, for a beta that is a BetaModule
 
     @property
     def cumulative_regret(self) -> Tensor:  # (T, *B)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from torch_softucb import functional as F
+from torch_softucb.functional.policy import coldness_unchecked, smooth_coldness_unchecked
 
 D = torch.double
 
@@ -45,3 +46,26 @@ def test_nothing_to_eliminate_is_flat():
     index = F.soft_ucb_index(mu_hat, width, beta)
     slope = F.logit_slope(mu_hat, width, beta, index, torch.zeros((), dtype=D), delta=0.9, smoothing=0.1)
     assert (slope == 0).all()
+
+
+@pytest.mark.parametrize("smoothing", [None, 0.1])
+@pytest.mark.parametrize("masked", [False, True])
+def test_probabilities_move_with_delta_as_autograd_says(smoothing, masked, seeded):
+    g = seeded(0)
+    index = torch.randn(40, 7, dtype=D, generator=g)
+    index[0] = index[0].abs()  # nothing to eliminate
+    index[1] = -index[1].abs()  # max S < 0
+    mask = torch.rand(40, 7, generator=g) > 0.3 if masked else None
+    if masked:
+        mask[:, 2] = True
+    logit = torch.full((), 2.0, dtype=D, requires_grad=True)
+    delta = torch.sigmoid(logit)
+    if smoothing is None:
+        gamma = coldness_unchecked(index, delta, mask)
+    else:
+        gamma = smooth_coldness_unchecked(index, delta, smoothing, mask)
+    for i in range(40):
+        slope = torch.autograd.grad(gamma[i], logit, retain_graph=True)[0] * index[i]
+        got = F.delta_slope(index, delta=float(delta), smoothing=smoothing, mask=mask)[i]
+        allowed = slice(None) if mask is None else mask[i]
+        torch.testing.assert_close(got[allowed], slope[allowed], atol=1e-10, rtol=0)

@@ -50,7 +50,7 @@ def coldness(
     return coldness_unchecked(index, delta, mask)
 
 
-def coldness_unchecked(index: Tensor, delta: float, mask: Tensor | None) -> Tensor:
+def coldness_unchecked(index: Tensor, delta: float | Tensor, mask: Tensor | None) -> Tensor:
     s_max = masked(index, mask).amax(-1)
     low = index.sign().clamp_(max=0)  # -1 for an arm of L, else 0: a third of the time of counting bools
     if mask is not None:
@@ -85,7 +85,7 @@ def smooth_coldness(
     return smooth_coldness_unchecked(index, delta, smoothing, mask)
 
 
-def smooth_coldness_unchecked(index: Tensor, delta: float, smoothing: float, mask: Tensor | None) -> Tensor:
+def smooth_coldness_unchecked(index: Tensor, delta: float | Tensor, smoothing: float, mask: Tensor | None) -> Tensor:
     s_max = masked(index, mask).amax(-1)
     s_safe = s_max.masked_fill(s_max <= 0, math.inf)  # then gamma is 0, and so is its gradient
     near_low = torch.exp(index.clamp(min=0) / (-smoothing * s_safe).unsqueeze(-1))

@@ -28,7 +28,7 @@ def logit_slope(
     index: Tensor,  # (*B, K) S
     gamma: Tensor,  # (*B,)
     *,
-    delta: float,
+    delta: float | Tensor,
     smoothing: float | None,  # kappa of the smooth coldness; None: gamma of Eq. 9
     mask: Tensor | None = None,  # (K,) or (*B, K)
 ) -> Tensor:  # (*B, K)
@@ -60,6 +60,28 @@ def logit_slope(
         turn = turn + odds * count_rise / (1 + odds * near.sum(-1, keepdim=True)) / s_safe
     turn = torch.where(s_max > 0, turn, torch.zeros_like(turn))
     return turn * index + gamma * width
+
+
+def delta_slope(
+    index: Tensor,  # (*B, K) S
+    *,
+    delta: float | Tensor,
+    smoothing: float | None,  # kappa of the smooth coldness; None: gamma of Eq. 9
+    mask: Tensor | None = None,  # (K,) or (*B, K)
+) -> Tensor:  # (*B, K)
+    """d(gamma S_i) / d logit(delta): the odds of delta stand in gamma's logarithm.
+
+    Example:
+        >>> delta_slope(torch.tensor([0.2, -0.7]), delta=0.9, smoothing=None)  # S / max S
+        tensor([ 1.0000, -3.5000])
+    """
+    s_max = masked(index, mask).amax(-1, keepdim=True)
+    s_safe = torch.where(s_max > 0, s_max, torch.ones_like(s_max))
+    low = (index < 0) if smoothing is None else torch.exp(index.clamp(min=0) / (-smoothing * s_safe))
+    count = low.to(index.dtype) if mask is None else low.to(index.dtype).masked_fill(~mask, 0.0)
+    scaled = count.sum(-1, keepdim=True) * (delta / (1 - delta))
+    share = (scaled > 0).to(index.dtype) if smoothing is None else scaled / (1 + scaled)
+    return index * torch.where(s_max > 0, share / s_safe, torch.zeros_like(share))
 
 
 def trajectory_score(

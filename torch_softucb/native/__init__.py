@@ -18,7 +18,9 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_native
-from torch_softucb.compiled import Fast, Playing, find_compiler, warn_eager
+from torch_softucb.compiled import Fast, Played, Playing, find_compiler, warn_eager
+from torch_softucb.fixed_arms import ForgettingArms
+from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.types import SCORES, GradientTerms
 
 _SOURCE = Path(__file__).with_name("rounds.cpp")
@@ -68,14 +70,34 @@ def _kernel() -> Callable[..., None] | None:
     return kernel
 
 
-def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> tuple[Tensor, GradientTerms | None, Tensor | None]:
+def _situated(simulation: Playing) -> tuple[Tensor, Tensor | None]:
+    """beta of the next round, of a policy that looks around."""
+    policy = simulation.policy
+    assert isinstance(policy, SoftUCBPolicy)
+    estimate = simulation.arms.estimate(simulation.seen(simulation.t), simulation.gamma, simulation.memory)
+    with torch.no_grad():
+        return policy.situated_beta(estimate, mask=simulation.problem.mask)
+
+
+def _looked(simulation: Playing, seen: Tensor) -> Tensor | None:  # (n, F)
+    """What a module that does not look around has looked at."""
+    module = getattr(simulation.policy, "beta_module", None)
+    return None if module is None else seen.unsqueeze(-1)[:, : len(module.looks_at)]
+
+
+def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> Played:
     kernel = _kernel()
     assert kernel is not None
     arms, means = simulation.arms, simulation.means
     batch, n = means.shape[1:], len(noise)
-    rule = simulation.policy.native_rule(simulation.seen(simulation.t) + torch.arange(n, device=means.device))
+    seen = simulation.seen(simulation.t) + torch.arange(n, device=means.device)
+    rule = simulation.policy.native_rule(seen)
     assert rule is not None
-    scale = rule.scale
+    if simulation.policy.looks_around:
+        scale, situation = _situated(simulation)
+        situation = None if situation is None else situation.unsqueeze(0)
+    else:
+        scale, situation = rule.scale, _looked(simulation, seen)
     if scale.shape != (n, 1):
         scale = scale.reshape(1, -1)
     if simulation.policy.normals_per_decision:
@@ -89,9 +111,11 @@ def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> tuple[Tensor, Gr
     kernel(
         _KINDS.index(rule.kind),
         arms.arms if arms.shared else arms.arms.flatten(2),
-        means.view(len(means), -1),
-        simulation.best.contiguous(),
+        (means if simulation.drift is None else simulation.drift[0]).view(len(means), -1),
+        simulation.best,
         mask,
+        *((None, None) if simulation.drift is None else simulation.drift[1:]),
+        simulation.t,
         noise,
         draws.contiguous(),
         scale,
@@ -101,12 +125,14 @@ def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> tuple[Tensor, Gr
         arms.mu_hat,
         arms.width_sq,
         arms.root,
+        *((arms.V, arms.b, arms.discount, arms.ridge_alpha) if isinstance(arms, ForgettingArms) else (None, None, 1.0, 1.0)),
+        arms.tally,
         simulation.gamma,
         regret,
         terms,
         scores,
     )
-    return regret, None if terms is None else GradientTerms(*terms), scores
+    return regret, None if terms is None else GradientTerms(*terms), scores, situation if simulation.scores else None
 
 
 def native_rounds(simulation: Playing) -> Fast | None:

@@ -31,11 +31,17 @@ struct Stretch {  // what a call is about; every tensor contiguous, trajectories
   int64_t scale_round, scale_lane;
   double odds, smoothing, epsilon;
   F *mu_hat, *width_sq, *root, *gamma;  // (K, B), (K, B), (d, d, B), (B): carried forward
+  const F *turned, *turn;  // (K, B), (B): means that drift, or null
+  int64_t start;       // the first round's number
+  F *V, *b;            // (d, d, B), (d, B): of play that forgets, or null
+  double discount, ridge_alpha;
+  F *tally;            // (4, B) of fixed_arms.py, or null
   F *regret;           // (rounds, B)
   F *terms;            // (3, B) reward gradient, sum of widths, value: added to; null when nobody wants them
   F *scores;           // (SCORES, rounds, B) of types.Scores, or null
 };
-constexpr int64_t SCORES = 7;
+constexpr int64_t SCORES = 11;
+constexpr int64_t TALLY = 4;
 
 template <typename F, bool SHARED, bool MASKED>
 struct Tile {
@@ -43,19 +49,23 @@ struct Tile {
   const int64_t K, d;
   std::vector<F> memory;
   F *X, *means, *allowed, *mu, *w2, *root, *width, *S, *p, *z, *x, *w, *u;
+  F *origin, *turned, *V, *b, *L;  // of means that drift, and of play that forgets
   F gamma[LANES], fresh[LANES], best[LANES], beta[LANES], low[LANES], top[LANES], total[LANES], aux[LANES];
-  F reward[LANES], r_mu[LANES], term[3][LANES];
+  F reward[LANES], r_mu[LANES], term[3][LANES], turn_by[LANES], tally[TALLY][LANES];
+  F soft_count[LANES] = {};  // n of the smooth coldness
   F low_width[LANES], top_width[LANES], turn[LANES];  // for scores: widths of i_star and of the arm of max S; dgamma / dbeta
   int64_t arm[LANES], lane_of[LANES], best_arm[LANES];
 
   explicit Tile(const Stretch<F> &stretch) : s(stretch), K(stretch.K), d(stretch.d) {
-    memory.resize(((SHARED ? 0 : d * K) + 8 * K + d * d + 3 * d) * LANES + LANES);
+    const int64_t drift = s.turned != nullptr ? K : 0, forget = s.V != nullptr ? d : 0;
+    memory.resize(((SHARED ? 0 : d * K) + 8 * K + d * d + 3 * d + 2 * drift + 2 * forget * d + forget) * LANES + LANES);
     auto address = reinterpret_cast<uintptr_t>(memory.data());
     F *next = reinterpret_cast<F *>((address + 63) / 64 * 64);
     auto take = [&](int64_t rows) { F *here = next; next += rows * LANES; return here; };
     X = take(SHARED ? 0 : d * K);
     means = take(K); allowed = take(K); mu = take(K); w2 = take(K); width = take(K); S = take(K); p = take(K); z = take(K);
     root = take(d * d); x = take(d); w = take(d); u = take(d);
+    origin = take(drift); turned = take(drift); V = take(forget * d); L = take(forget * d); b = take(forget);
   }
 
   void fetch(F *to, const F *from, int64_t rows) const {
@@ -118,6 +128,7 @@ struct Tile {
         total[l] += may(k, l) * std::exp(share > least ? share : least);
       }
       EACH_LANE fresh[l] = top[l] > 0 ? std::log1p(total[l] * odds) / top[l] : F(0);
+      EACH_LANE soft_count[l] = total[l];
     } else {
       EACH_LANE {
         const bool defined = aux[l] > 0 && top[l] > 0;
@@ -153,6 +164,23 @@ struct Tile {
     EACH_LANE turn[l] = top[l] > 0 ? turn[l] : F(0);
   }
 
+  void face(int64_t t) {  // BanditProblem.means_at
+    F c[LANES], q[LANES];
+    EACH_LANE { c[l] = std::cos(turn_by[l] * F(s.start + t)); q[l] = std::sin(turn_by[l] * F(s.start + t)); }
+    EACH_LANE best[l] = std::numeric_limits<F>::lowest();
+    for (int64_t k = 0; k < K; ++k) EACH_LANE {
+      const F mean = c[l] * origin[k * LANES + l] + q[l] * turned[k * LANES + l];
+      means[k * LANES + l] = mean;
+      best[l] = may(k, l) > 0 && mean > best[l] ? mean : best[l];
+    }
+  }
+  void find_best() {
+    for (int64_t l = 0; l < LANES; ++l) {
+      best_arm[l] = 0;
+      for (int64_t k = 0; k < K; ++k) if (may(k, l) > 0 && means[k * LANES + l] >= best[l]) { best_arm[l] = k; break; }
+    }
+  }
+
   void keep_scores(int64_t t, int64_t lanes) {  // functional.trajectory_score, and what the control variate looks at
     F mean[LANES] = {}, present[LANES] = {}, wide[LANES] = {}, expected[LANES] = {}, inside[LANES] = {}, every[LANES] = {};
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
@@ -165,6 +193,21 @@ struct Tile {
       inside[l] += off <= beta[l] * width[k * LANES + l] ? may(k, l) : F(0);
       every[l] += may(k, l);
     }
+    F sharp[LANES], s_mean[LANES] = {}, s_present[LANES] = {}, value[LANES] = {}, spread[LANES] = {}, widths[LANES] = {};
+    EACH_LANE {  // functional.delta_slope: S times this
+      const F scaled = F(s.odds) * soft_count[l];
+      const F share = s.kind == SOFT_SMOOTH ? scaled / (1 + scaled) : (aux[l] > 0 ? F(1) : F(0));
+      sharp[l] = top[l] > 0 ? share / top[l] : F(0);
+    }
+    for (int64_t k = 0; k < K; ++k) EACH_LANE {
+      const F share = p[k * LANES + l] / total[l], slope = sharp[l] * S[k * LANES + l];
+      s_mean[l] += share * slope;
+      s_present[l] += share * means[k * LANES + l] * slope;
+      value[l] += share * mu[k * LANES + l];
+      widths[l] += may(k, l) * width[k * LANES + l];
+    }
+    for (int64_t k = 0; k < K; ++k) EACH_LANE
+      spread[l] += (mu[k * LANES + l] - value[l]) * p[k * LANES + l] / total[l] * width[k * LANES + l];
     const int64_t plane = s.rounds * s.B;
     for (int64_t l = 0; l < lanes; ++l) {
       const int64_t at = arm[l] * LANES + l, top_at = best_arm[l] * LANES + l;
@@ -176,6 +219,10 @@ struct Tile {
       to[4 * plane] = width[top_at];
       to[5 * plane] = wide[l];
       to[6 * plane] = inside[l] / every[l];
+      to[7 * plane] = s_present[l] - s_mean[l] * expected[l];
+      to[8 * plane] = sharp[l] * S[at] - s_mean[l];
+      to[9 * plane] = gamma[l] * spread[l];
+      to[10 * plane] = widths[l];
     }
   }
 
@@ -245,6 +292,68 @@ struct Tile {
     }
   }
 
+  void forget(int64_t t) {  // fixed_arms.ForgettingArms.pull
+    const F rho = F(s.discount), ridge = F((1 - s.discount) * s.ridge_alpha);
+    F y[LANES];
+    for (int64_t l = 0; l < LANES; ++l) {
+      const int64_t at = arm[l] * LANES + l;
+      y[l] = means[at] + s.noise[t * s.B + lane_of[l]];
+      for (int64_t j = 0; j < d; ++j) x[j * LANES + l] = SHARED ? s.arms[arm[l] * d + j] : X[j * K * LANES + at];
+    }
+    for (int64_t i = 0; i < d; ++i) {
+      EACH_LANE b[i * LANES + l] = rho * b[i * LANES + l] + x[i * LANES + l] * y[l];
+      for (int64_t j = 0; j < d; ++j) {
+        F *v = V + (i * d + j) * LANES;
+        const F own = i == j ? ridge : F(0);
+        EACH_LANE v[l] = rho * v[l] + own + x[i * LANES + l] * x[j * LANES + l];
+      }
+    }
+    F log_det[LANES] = {};
+    for (int64_t j = 0; j < d; ++j) {  // V = L L^T
+      F diagonal[LANES];
+      EACH_LANE diagonal[l] = V[(j * d + j) * LANES + l];
+      for (int64_t k = 0; k < j; ++k) EACH_LANE diagonal[l] -= L[(j * d + k) * LANES + l] * L[(j * d + k) * LANES + l];
+      EACH_LANE { diagonal[l] = std::sqrt(diagonal[l]); L[(j * d + j) * LANES + l] = diagonal[l]; }
+      EACH_LANE log_det[l] += 2 * std::log(diagonal[l]);
+      for (int64_t i = j + 1; i < d; ++i) {
+        F sum[LANES];
+        EACH_LANE sum[l] = V[(i * d + j) * LANES + l];
+        for (int64_t k = 0; k < j; ++k) EACH_LANE sum[l] -= L[(i * d + k) * LANES + l] * L[(j * d + k) * LANES + l];
+        EACH_LANE L[(i * d + j) * LANES + l] = sum[l] / diagonal[l];
+      }
+    }
+    for (int64_t i = 0; i < d * d; ++i) EACH_LANE root[i * LANES + l] = 0;
+    for (int64_t j = 0; j < d; ++j) for (int64_t i = j; i < d; ++i) {  // root = L^-T: root[j][i] = (L^-1)[i][j]
+      F sum[LANES];
+      EACH_LANE sum[l] = i == j ? F(1) : F(0);
+      for (int64_t k = j; k < i; ++k) EACH_LANE sum[l] -= L[(i * d + k) * LANES + l] * root[(j * d + k) * LANES + l];
+      EACH_LANE root[(j * d + i) * LANES + l] = sum[l] / L[(i * d + i) * LANES + l];
+    }
+    F explained[LANES] = {};
+    for (int64_t i = 0; i < d; ++i) {  // w = root^T b, u = theta_hat
+      F sum[LANES] = {};
+      for (int64_t j = 0; j <= i; ++j) EACH_LANE sum[l] += root[(j * d + i) * LANES + l] * b[j * LANES + l];
+      EACH_LANE { w[i * LANES + l] = sum[l]; explained[l] += sum[l] * sum[l]; }
+    }
+    times_root(w, u);
+    project(u, mu);
+    for (int64_t k = 0; k < K; ++k) EACH_LANE w2[k * LANES + l] = 0;
+    for (int64_t i = 0; i < d; ++i) {  // |root^T x_k|^2, a column of root at a time
+      for (int64_t j = 0; j < d; ++j) EACH_LANE u[j * LANES + l] = root[(j * d + i) * LANES + l];
+      project(u, z);
+      for (int64_t k = 0; k < K; ++k) EACH_LANE w2[k * LANES + l] += z[k * LANES + l] * z[k * LANES + l];
+    }
+    if (s.tally == nullptr) return;
+    const F fresh_det = F(d * std::log(s.ridge_alpha));
+    EACH_LANE {
+      tally[0][l] = rho * tally[0][l] + 1;
+      tally[3][l] = rho * tally[3][l] + y[l] * y[l];
+      const F left = tally[3][l] - explained[l];
+      tally[1][l] = left > 0 ? left : F(0);
+      tally[2][l] = log_det[l] - fresh_det;
+    }
+  }
+
   void pull(int64_t t) {
     F q[LANES], residual[LANES], step[LANES];
     for (int64_t l = 0; l < LANES; ++l) {
@@ -258,6 +367,11 @@ struct Tile {
     times_root(w, u);  // V^-1 x
     EACH_LANE q[l] = 1;
     for (int64_t j = 0; j < d; ++j) EACH_LANE q[l] += w[j * LANES + l] * w[j * LANES + l];
+    if (s.tally != nullptr) EACH_LANE {
+      tally[0][l] += 1;
+      tally[1][l] += r_mu[l] * r_mu[l] / q[l];
+      tally[2][l] += std::log(q[l]);
+    }
     EACH_LANE { residual[l] = r_mu[l] / q[l]; step[l] = 1 / (q[l] + std::sqrt(q[l])); q[l] = 1 / q[l]; }
     project(u, z);
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
@@ -277,12 +391,13 @@ struct Tile {
       allowed[k * LANES + l] = s.mask[k * s.B + lane_of[l]] ? F(1) : F(0);
     fetch(means, s.means, K); fetch(mu, s.mu_hat, K); fetch(w2, s.width_sq, K); fetch(root, s.root, d * d);
     fetch(gamma, s.gamma, 1); fetch(best, s.best, 1);
-    for (int64_t l = 0; l < LANES; ++l) {
-      best_arm[l] = 0;
-      for (int64_t k = 0; k < K; ++k) if (may(k, l) > 0 && means[k * LANES + l] >= best[l]) { best_arm[l] = k; break; }
-    }
+    if (s.turned != nullptr) { fetch(origin, s.means, K); fetch(turned, s.turned, K); fetch(turn_by, s.turn, 1); }
+    if (s.V != nullptr) { fetch(V, s.V, d * d); fetch(b, s.b, d); }
+    if (s.tally != nullptr) for (int64_t i = 0; i < TALLY; ++i) fetch(tally[i], s.tally + i * s.B, 1);
+    find_best();
     if (s.terms != nullptr) for (int64_t i = 0; i < 3; ++i) fetch(term[i], s.terms + i * s.B, 1);
     for (int64_t t = 0; t < s.rounds; ++t) {
+      if (s.turned != nullptr) { face(t); find_best(); }
       for (int64_t l = 0; l < LANES; ++l) beta[l] = s.scale[t * s.scale_round + lane_of[l] * s.scale_lane];
       if (s.kind == THOMPSON) {
         thompson(t);
@@ -293,11 +408,13 @@ struct Tile {
         if (s.scores != nullptr) keep_scores(t, lanes);
       }
       for (int64_t l = 0; l < lanes; ++l) s.regret[t * s.B + lane_of[l]] = reward[l];
-      pull(t);
+      s.V != nullptr ? forget(t) : pull(t);
       if (s.kind == SOFT_LAGGED) EACH_LANE gamma[l] = fresh[l];
     }
     store(s.mu_hat, mu, K, lanes); store(s.width_sq, w2, K, lanes); store(s.root, root, d * d, lanes);
     store(s.gamma, gamma, 1, lanes);
+    if (s.V != nullptr) { store(s.V, V, d * d, lanes); store(s.b, b, d, lanes); }
+    if (s.tally != nullptr) for (int64_t i = 0; i < TALLY; ++i) store(s.tally + i * s.B, tally[i], 1, lanes);
     if (s.terms != nullptr) for (int64_t i = 0; i < 3; ++i) store(s.terms + i * s.B, term[i], 1, lanes);
   }
 };
@@ -311,24 +428,30 @@ void play_all(const Stretch<F> &s) {
 }
 
 void rounds(int64_t kind, const at::Tensor &arms, const at::Tensor &means, const at::Tensor &best,
-            const std::optional<at::Tensor> &mask, const at::Tensor &noise, const at::Tensor &draws, const at::Tensor &scale,
+            const std::optional<at::Tensor> &mask, const std::optional<at::Tensor> &turned,
+            const std::optional<at::Tensor> &turn, int64_t start, const at::Tensor &noise, const at::Tensor &draws, const at::Tensor &scale,
             double odds, double smoothing, double epsilon, at::Tensor mu_hat, at::Tensor width_sq, at::Tensor root,
-            at::Tensor gamma, at::Tensor regret, const std::optional<at::Tensor> &terms,
+            const std::optional<at::Tensor> &V, const std::optional<at::Tensor> &b, double discount, double ridge_alpha,
+            const std::optional<at::Tensor> &tally, at::Tensor gamma, at::Tensor regret, const std::optional<at::Tensor> &terms,
             const std::optional<at::Tensor> &scores) {
   for (const auto &t : {arms, means, best, noise, draws, mu_hat, width_sq, root, gamma, regret})
     TORCH_CHECK(t.is_contiguous() && t.is_cpu() && t.scalar_type() == means.scalar_type(), "rounds: not contiguous, or mixed");
+  for (const auto *t : {&turned, &turn, &V, &b, &tally})
+    TORCH_CHECK(!*t || ((*t)->is_contiguous() && (*t)->scalar_type() == means.scalar_type()), "rounds: not contiguous, or mixed");
   const int64_t n = noise.size(0), K = means.size(0), B = means.size(1), d = root.size(0);
   TORCH_CHECK(scale.dim() == 2 && scale.scalar_type() == means.scalar_type(), "rounds: scale must be (n or 1, B or 1)");
   TORCH_CHECK(!scores || (scores->is_contiguous() && scores->numel() == SCORES * n * B), "rounds: scores do not fit");
   TORCH_CHECK(draws.numel() == n * B * (kind == THOMPSON ? d : 1) && regret.numel() == n * B, "rounds: draws do not fit");
   AT_DISPATCH_FLOATING_TYPES(means.scalar_type(), "rounds", [&] {
+    const auto read = [](const std::optional<at::Tensor> &t) { return t ? t->const_data_ptr<scalar_t>() : nullptr; };
+    const auto write = [](const std::optional<at::Tensor> &t) { return t ? t->mutable_data_ptr<scalar_t>() : nullptr; };
     const Stretch<scalar_t> s{
         kind, n, K, d, B, arms.const_data_ptr<scalar_t>(), means.const_data_ptr<scalar_t>(), best.const_data_ptr<scalar_t>(),
         mask ? mask->const_data_ptr<bool>() : nullptr, noise.const_data_ptr<scalar_t>(), draws.const_data_ptr<scalar_t>(),
         scale.const_data_ptr<scalar_t>(), scale.size(0) > 1 ? scale.stride(0) : 0, scale.size(1) > 1 ? scale.stride(1) : 0,
         odds, smoothing, epsilon, mu_hat.mutable_data_ptr<scalar_t>(), width_sq.mutable_data_ptr<scalar_t>(),
-        root.mutable_data_ptr<scalar_t>(), gamma.mutable_data_ptr<scalar_t>(), regret.mutable_data_ptr<scalar_t>(),
-        terms ? terms->mutable_data_ptr<scalar_t>() : nullptr, scores ? scores->mutable_data_ptr<scalar_t>() : nullptr};
+        root.mutable_data_ptr<scalar_t>(), gamma.mutable_data_ptr<scalar_t>(), read(turned), read(turn), start, write(V),
+        write(b), discount, ridge_alpha, write(tally), regret.mutable_data_ptr<scalar_t>(), write(terms), write(scores)};
     const bool shared = arms.dim() == 2;
     if (shared && mask) play_all<scalar_t, true, true>(s);
     else if (shared) play_all<scalar_t, true, false>(s);
@@ -340,8 +463,9 @@ void rounds(int64_t kind, const at::Tensor &arms, const at::Tensor &means, const
 }  // namespace
 
 TORCH_LIBRARY(torch_softucb, m) {
-  m.def("rounds(int kind, Tensor arms, Tensor means, Tensor best, Tensor? mask, Tensor noise, Tensor draws, Tensor scale,"
-        " float odds, float smoothing, float epsilon, Tensor(a!) mu_hat, Tensor(b!) width_sq, Tensor(c!) root,"
-        " Tensor(d!) gamma, Tensor(e!) regret, Tensor(f!)? terms, Tensor(g!)? scores) -> ()");
+  m.def("rounds(int kind, Tensor arms, Tensor means, Tensor best, Tensor? mask, Tensor? turned, Tensor? turn, int start,"
+        " Tensor noise, Tensor draws, Tensor scale, float odds, float smoothing, float epsilon, Tensor(a!) mu_hat,"
+        " Tensor(b!) width_sq, Tensor(c!) root, Tensor(h!)? V, Tensor(i!)? b, float discount, float ridge_alpha,"
+        " Tensor(j!)? tally, Tensor(d!) gamma, Tensor(e!) regret, Tensor(f!)? terms, Tensor(g!)? scores) -> ()");
 }
 TORCH_LIBRARY_IMPL(torch_softucb, CPU, m) { m.impl("rounds", &rounds); }

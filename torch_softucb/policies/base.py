@@ -43,6 +43,7 @@ class BanditPolicy(nn.Module, ABC):
     """
 
     carries_gamma = False  # does update need the decision's coldness?
+    looks_around = False  # does its beta depend on what the round looks like, beyond the number of observations?
     normals_per_decision = 0  # standard normal numbers that Decision.pick takes; 0: one uniform number
     _ddp_params_and_buffers_to_ignore = ("statistics",)  # else DDP writes rank 0's statistics over every other rank's
     statistics: Tensor
@@ -58,6 +59,7 @@ class BanditPolicy(nn.Module, ABC):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         memory: Tensor | None = None,  # (M,) what a new bandit remembers beside its statistics
+        tally: bool = False,  # keep what Estimate.tally needs: observations and sum y^2, as the memory
     ) -> None:
         super().__init__()
         name = type(self).__name__
@@ -67,7 +69,8 @@ class BanditPolicy(nn.Module, ABC):
         self.register_buffer("_like", torch.empty(0, dtype=dtype, device=device), persistent=False)
         check_float_tensor(name, "dtype", self._like)
         self.remembers = memory is not None  # keeps a memory of its own, by remember()
-        self.register_buffer("_fresh_memory", memory, persistent=False)
+        self.tallies = tally
+        self.register_buffer("_fresh_memory", torch.zeros(2, device=device) if tally else memory, persistent=False)
         self.register_buffer("statistics", self._fresh(()))
 
     @property
@@ -165,7 +168,13 @@ class BanditPolicy(nn.Module, ABC):
         kept = (
             (arms, state.root.to(arms.dtype), state.memory.to(arms.dtype)) if self.remembers else (arms, root, state.memory)
         )
-        return Estimate(mu_hat.to(arms.dtype), width.to(arms.dtype), state.seen, state.gamma, perturb, *kept)
+        tally = self._tally(state).to(arms.dtype) if self.tallies else None
+        return Estimate(mu_hat.to(arms.dtype), width.to(arms.dtype), state.seen, state.gamma, perturb, *kept, tally)
+
+    def _tally(self, state: RidgeState) -> Tensor:  # (*B, 3)
+        count, squares = state.memory.unbind(-1)
+        log_det = torch.logdet(state.V) - self.dim * math.log(self.ridge_alpha)
+        return torch.stack((count, F.residual_sum(squares, state.root, state.b), log_det), dim=-1)
 
     @abstractmethod
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
@@ -218,6 +227,7 @@ class BanditPolicy(nn.Module, ABC):
             decision, arm = check_remembered(where, decision, arm, rows, lead=reward.shape, bandit=bandit)
         elif (
             not reward.requires_grad
+            and not self.tallies
             and discount == 1.0
             and single.applies(statistics, x, dims=1)
             and self._observe_next(statistics, x, reward, decision)
@@ -260,7 +270,10 @@ class BanditPolicy(nn.Module, ABC):
     def _old(self, rows: Tensor | None, discount: float) -> RidgeState:
         """What the bandits of these rows still know."""
         old = unpack(self.statistics if rows is None else self.statistics[rows], self.dim)
-        return old if discount == 1.0 else forget(old, discount, self.ridge_alpha)
+        if discount == 1.0:
+            return old
+        left = forget(old, discount, self.ridge_alpha)
+        return left._replace(memory=discount * old.memory) if self.tallies else left
 
     def _observe_next(self, statistics: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> bool:
         """A short cut for one observation of one bandit; False when something is not finite, or a refresh is due."""
@@ -279,6 +292,8 @@ class BanditPolicy(nn.Module, ABC):
             assert arm is not None
             assert decision is not None
             old = old._replace(memory=self.remember(old.memory, arm, reward, decision))
+        if self.tallies:
+            old = old._replace(memory=old.memory + F.tallied(reward.unsqueeze(-1) if x.dim() == old.b.dim() else reward))
         gamma = self._next_gamma(decision, old.gamma)
         if x.dim() > old.b.dim() and x.shape[-2] == 1:
             x, reward = x.squeeze(-2), reward.squeeze(-1)
@@ -299,6 +314,8 @@ class BanditPolicy(nn.Module, ABC):
             at = (turn == wave).nonzero().squeeze(-1)
             rows = group[at]
             state = unpack(new[rows], self.dim)
+            if self.tallies:
+                state = state._replace(memory=state.memory + F.tallied(reward[at].unsqueeze(-1)))
             new[rows] = pack(observe_one(state, x[at], reward[at], state.gamma, self.refresh_every))
         return new
 
@@ -311,6 +328,8 @@ class BanditPolicy(nn.Module, ABC):
         dV = torch.zeros_like(old.V).index_add(0, group, x.mT @ x)
         db = torch.zeros_like(old.b).index_add(0, group, (x.mT @ reward.unsqueeze(-1)).squeeze(-1))
         dn = torch.zeros_like(old.seen).index_add(0, group, x.new_full((len(group),), x.shape[1]))
+        if self.tallies:
+            old = old._replace(memory=old.memory.index_add(0, group, F.tallied(reward)))
         return pack(observe_many(old, dV, db, dn, gamma))
 
     def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]

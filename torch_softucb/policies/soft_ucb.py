@@ -1,15 +1,18 @@
 """SoftUCB (Algorithm 1): softmax over the UCB index, with a confidence width that can be learned."""
 
 import math
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
+from torch_softucb.betas import BetaModule, SituationBeta
 from torch_softucb.checks import (
     check_batch,
     check_beta_fits,
+    check_beta_is_number,
     check_carried_gamma,
     check_choice,
     check_delta,
@@ -21,9 +24,10 @@ from torch_softucb.functional.index import index_unchecked
 from torch_softucb.functional.policy import coldness_unchecked, smooth_coldness_unchecked, softmax_unchecked
 from torch_softucb.policies import single
 from torch_softucb.policies.base import BanditPolicy
-from torch_softucb.types import Decision, Estimate, NativeRule
+from torch_softucb.types import Decision, Estimate, NativeRule, Trajectory
 
 COLDNESS_MODES = ("current", "lagged", "smooth")
+_MOST_LOGIT = 10.0  # delta 0.99995: beyond, 1 - delta has too few digits in float32
 
 
 class SoftUCBPolicy(BanditPolicy):
@@ -31,8 +35,11 @@ class SoftUCBPolicy(BanditPolicy):
 
     Args:
         dim: number of features d.
-        beta_init: first value of beta, a number >= 0, or a tensor with one for every bandit. Default 1 (D8).
+        beta_init: first value of beta, a number >= 0, or a tensor with one for every bandit; default 1 (D8). Or a
+            :class:`~torch_softucb.BetaModule` that says beta in every decision: one for every segment, a schedule over
+            t / T, a small network over the situation.
         delta: Eq. 9's delta in [0.5, 1): arms found suboptimal get less than 1 - delta of the probability (D2).
+        learn_delta: make delta a parameter too, through its logit.
         ridge_alpha: ridge weight alpha.
         coldness: ``current`` (gamma_t from S_t, Eq. 8), ``lagged`` (gamma_{t-1}, Algorithm 1 to the letter) or ``smooth``
             (continuous in beta), departure D6.
@@ -50,12 +57,15 @@ class SoftUCBPolicy(BanditPolicy):
         tensor(True)
     """
 
+    raw_beta: nn.Parameter  # None with a BetaModule
+
     def __init__(
         self,
         dim: int,
         *,
-        beta_init: float | Tensor = 1.0,
+        beta_init: float | Tensor | BetaModule = 1.0,
         delta: float = 0.99,
+        learn_delta: bool = False,
         ridge_alpha: float = 1.0,
         coldness: str = "current",
         smoothing: float = 0.1,
@@ -64,14 +74,45 @@ class SoftUCBPolicy(BanditPolicy):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(dim, ridge_alpha=ridge_alpha, refresh_every=refresh_every, device=device, dtype=dtype)
-        self.delta = check_delta("SoftUCBPolicy", delta)
+        module = beta_init if isinstance(beta_init, BetaModule) else None
+        kind: dict[str, Any] = {"refresh_every": refresh_every, "device": device, "dtype": dtype}
+        super().__init__(dim, ridge_alpha=ridge_alpha, tally=module is not None and module.needs_tally, **kind)
+        self.fixed_delta = check_delta("SoftUCBPolicy", delta)
+        self.raw_delta = nn.Parameter(self._like.new_tensor(math.log(delta / (1 - delta)))) if learn_delta else None
         check_choice("SoftUCBPolicy", "coldness", coldness, COLDNESS_MODES)
         self.coldness = coldness
         self.carries_gamma = coldness == "lagged"
         self.smoothing = check_number("SoftUCBPolicy", "smoothing", smoothing, low=0.0, open_low=True)
         self.differentiate_gamma = differentiate_gamma
-        self.raw_beta = nn.Parameter(self._beta_tensor("beta_init", beta_init))
+        self.looks_around = module is not None and module.looks_around
+        self.beta_module = None if module is None else module.to(device=self.device, dtype=self.dtype)
+        start = None if isinstance(beta_init, BetaModule) else nn.Parameter(self._beta_tensor("beta_init", beta_init))
+        self.register_parameter("raw_beta", start)
+
+    @classmethod
+    def pretrained(
+        cls,
+        dim: int,
+        *,
+        horizon: int = 1024,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """A policy that needs no tuning: its beta comes from a network that was trained on problems of many sizes.
+
+        Args:
+            dim: number of features d.
+            horizon: about how many decisions it is to make; t / T is one of the things that the network looks at.
+
+        It expects features of length about 1 and rewards of size about 1; noise it finds out by itself.
+
+        Example:
+            >>> policy = SoftUCBPolicy.pretrained(10, horizon=500)
+            >>> bool(policy(torch.eye(10)).beta > 0)
+            True
+        """
+        module = SituationBeta.pretrained(horizon=horizon)
+        return cls(dim, beta_init=module, coldness="smooth", device=device, dtype=dtype)
 
     def _beta_tensor(self, name: str, value: float | Tensor) -> Tensor:
         if isinstance(value, Tensor):
@@ -82,22 +123,63 @@ class SoftUCBPolicy(BanditPolicy):
     @property
     def beta(self) -> Tensor:  # () or (*B,)
         """The paper's beta: >= 0 under any optimiser (D9), differentiable."""
-        return F.nonnegative(self.raw_beta)
+        return F.nonnegative(check_beta_is_number("SoftUCBPolicy.beta", self.raw_beta, self.beta_module))
 
     @beta.setter
     def beta(self, value: float | Tensor) -> None:
         new = self._beta_tensor("beta", value)
-        check_batch("SoftUCBPolicy", "beta", new, self.raw_beta.shape)
+        raw = check_beta_is_number("SoftUCBPolicy.beta", self.raw_beta, self.beta_module)
+        check_batch("SoftUCBPolicy", "beta", new, raw.shape)
         with torch.no_grad():
-            self.raw_beta.copy_(new)
+            raw.copy_(new)
+
+    @property
+    def delta(self) -> float | Tensor:  # ()
+        """Eq. 9's delta; a differentiable tensor when it is learned."""
+        return self.fixed_delta if self.raw_delta is None else torch.sigmoid(F.nonnegative(self.raw_delta))
+
+    @property
+    def kappa(self) -> float | None:
+        """``smoothing`` of a smooth coldness, None for the others."""
+        return self.smoothing if self.coldness == "smooth" else None
 
     @torch.no_grad()
     def project_(self) -> None:
         """Set a raw beta that an optimiser took below 0 to 0, so that its way back is not longer than its step.
 
-        Nobody must call this: beta reads as 0 meanwhile (D9). The trainers do, after every step.
+        Nobody must call this: beta reads as 0 meanwhile (D9), and delta as 0.5. The trainers do, after every step.
         """
-        self.raw_beta.clamp_(min=0)
+        if self.beta_module is None:
+            self.raw_beta.clamp_(min=0)
+        if self.raw_delta is not None:
+            self.raw_delta.clamp_(0, _MOST_LOGIT)
+
+    def situated_beta(
+        self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:  # () or (*B,), and (*B, F)
+        """beta of this decision, and what a :class:`~torch_softucb.BetaModule` looked at to say it."""
+        batch = estimate.mu_hat.shape[:-1]
+        if self.beta_module is None:
+            return self._beta_rows(batch, bandit), None
+        situation = self.beta_module.situation(estimate, mask)
+        beta: Tensor = self.beta_module(situation, bandit)
+        check_beta_fits("SoftUCBPolicy", beta.shape, batch)
+        return beta, situation
+
+    @property
+    def one_for_all(self) -> bool:
+        """Does every bandit have the same beta, or the same module to say it?"""
+        return not self.raw_beta.dim() if self.beta_module is None else bool(self.beta_module.looks_at)
+
+    def beta_of(self, trajectory: Trajectory) -> Tensor:  # () or (T, *B), or what broadcasts to it
+        """beta in all rounds of a trajectory that was played with ``scores=True``: differentiable, all rounds at once."""
+        if self.beta_module is None:
+            return self.beta
+        assert trajectory.situation is not None
+        beta: Tensor = self.beta_module(trajectory.situation)
+        if self.looks_around or not self.beta_module.looks_at:
+            return beta
+        return beta.view(-1, *[1] * (trajectory.regret.dim() - 1))  # time alone: (T,)
 
     def _beta_rows(self, batch: torch.Size, bandit: Tensor | None) -> Tensor:
         beta = self.beta
@@ -111,7 +193,7 @@ class SoftUCBPolicy(BanditPolicy):
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         mu_hat, width, _, carried = estimate[:4]
-        beta = self._beta_rows(mu_hat.shape[:-1], bandit)
+        beta, situation = self.situated_beta(estimate, mask=mask, bandit=bandit)
         index = index_unchecked(mu_hat, width, beta, mask)
         source = index.detach() if index.requires_grad and not self.differentiate_gamma else index  # D3
         if self.coldness == "smooth":
@@ -120,11 +202,11 @@ class SoftUCBPolicy(BanditPolicy):
             fresh = coldness_unchecked(source, self.delta, mask)
         gamma = carried.to(fresh.dtype).expand(fresh.shape) if self.coldness == "lagged" else fresh  # D6
         probs = softmax_unchecked(gamma.unsqueeze(-1) * index, mask)  # Eq. 8
-        return Decision(probs, index, mu_hat, width, mask, beta, gamma, fresh)
+        return Decision(probs, index, mu_hat, width, mask, beta, gamma, fresh, situation=situation)
 
     def _decide_one(self, where: str, row: Tensor, arms: Tensor, mask: Tensor | None) -> Decision | None:
         raw, dtype = self.raw_beta, arms.dtype
-        if raw.dim():
+        if self.beta_module is not None or self.raw_delta is not None or raw.dim():
             return None
         mu_hat, width = single.estimate(row, arms, self.dim)
         if not math.isfinite(np.add.reduce(mu_hat)):
@@ -134,7 +216,7 @@ class SoftUCBPolicy(BanditPolicy):
             mu_hat,
             width,
             beta,
-            delta=self.delta,
+            delta=self.fixed_delta,
             coldness=self.coldness,
             smoothing=self.smoothing,
             carried=row[-1].item() if self.carries_gamma else 0.0,
@@ -153,8 +235,17 @@ class SoftUCBPolicy(BanditPolicy):
         )
 
     def native_rule(self, seen: Tensor) -> NativeRule:
-        beta = self.beta.detach()
-        return NativeRule(f"soft_{self.coldness}", beta, odds=self.delta / (1 - self.delta), smoothing=self.smoothing)
+        if self.beta_module is None:
+            beta = self.beta.detach()
+        elif self.looks_around:
+            beta = seen.new_zeros(())  # situated_beta says it, round by round
+        else:
+            with torch.no_grad():
+                looked = seen.unsqueeze(-1)[:, : len(self.beta_module.looks_at)]
+                beta = self.beta_module(looked)
+                beta = beta.unsqueeze(-1) if self.beta_module.looks_at else beta  # (n, 1): for each of the rounds
+        delta = float(self.delta)
+        return NativeRule(f"soft_{self.coldness}", beta, odds=delta / (1 - delta), smoothing=self.smoothing)
 
     def _next_gamma(self, decision: Decision | None, old: Tensor) -> Tensor:
         if not self.carries_gamma:
@@ -163,6 +254,9 @@ class SoftUCBPolicy(BanditPolicy):
         return check_carried_gamma("SoftUCBPolicy.update", gamma, old.shape).to(torch.float64)
 
     def extra_repr(self) -> str:
-        shape = tuple(self.raw_beta.shape)
-        beta = f"{self.beta.item():.4g}" if not shape else f"tensor{shape}"
-        return f"{super().extra_repr()}, beta={beta}, delta={self.delta}, coldness={self.coldness!r}"
+        if self.beta_module is not None:
+            beta = "module"
+        else:
+            shape = tuple(self.raw_beta.shape)
+            beta = f"{self.beta.item():.4g}" if not shape else f"tensor{shape}"
+        return f"{super().extra_repr()}, beta={beta}, delta={float(self.delta):.4g}, coldness={self.coldness!r}"

@@ -13,13 +13,15 @@ def synthetic_problem(
     num_arms: int = 50,
     dim: int = 10,
     noise_std: float = 0.5,
+    turn: float = 0.0,
     generator: torch.Generator | None = None,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> BanditProblem:
     """Random linear bandits: arms uniform in [-1, 1]^d, then unit; theta a random unit vector; Gaussian noise.
 
-    The i-th problem depends on the generator's state and on i, not on ``num_problems``.
+    The i-th problem depends on the generator's state and on i, not on ``num_problems``. With ``turn`` above 0 the rewards
+    drift: theta turns by so many radians a round, in a random plane.
 
     Example:
         >>> problem = synthetic_problem(num_problems=3, generator=torch.Generator().manual_seed(0))
@@ -37,4 +39,9 @@ def synthetic_problem(
     cube = 2 * uniforms(key, ids, start=0, count=size, dtype=like.dtype) - 1  # (K d, B)
     arms = torch.nn.functional.normalize(cube.T.reshape(count, num_arms, dim).contiguous(), dim=-1)
     theta = torch.nn.functional.normalize(normals(key, ids, start=size, count=dim, dtype=like.dtype).T, dim=-1)
-    return BanditProblem(arms, (arms @ theta.unsqueeze(-1)).squeeze(-1), noise_std)
+    means = (arms @ theta.unsqueeze(-1)).squeeze(-1)
+    if not check_number(where, "turn", turn, low=0.0):
+        return BanditProblem(arms, means, noise_std)
+    other = normals(key, ids, start=size + dim, count=dim, dtype=like.dtype).T
+    other = torch.nn.functional.normalize(other - (other * theta).sum(-1, keepdim=True) * theta, dim=-1)
+    return BanditProblem(arms, means, noise_std, turned=(arms @ other.unsqueeze(-1)).squeeze(-1), turn=turn)
