@@ -4,6 +4,8 @@ from torch_softucb.training.checkpoint import AtomicCheckpointIO
 from torch_softucb.training.cli import trainer_for
 from torch_softucb.training.dashboard import Dashboard
 from torch_softucb.training.data import BanditDataModule, Episode
+from torch_softucb.training.family import Family, FamilyDataModule
+from torch_softucb.training.meta import SoftUCBMeta
 from torch_softucb.training.module import BetaWarning, SoftUCBModule
 from torch_softucb.training.offline import SoftUCBOffline
 from torch_softucb.training.online import SoftUCBOnline
@@ -14,6 +16,9 @@ __all__ = [
     "BetaWarning",
     "Dashboard",
     "Episode",
+    "Family",
+    "FamilyDataModule",
+    "SoftUCBMeta",
     "SoftUCBModule",
     "SoftUCBOffline",
     "SoftUCBOnline",

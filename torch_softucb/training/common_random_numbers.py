@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from torch_softucb.checks import check_handful
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.training.data import Episode
 from torch_softucb.training.signals import Signal
 
+MOST = 64  # numbers that are learned
 STEP = 0.1  # half the distance of the two sides, as a share of the parameter
 
 
@@ -43,6 +45,7 @@ def common_random_numbers(
     compile: bool | str = False,
 ) -> Signal:
     """Two rollouts for every number that is learned: for a handful of them. eta has no part in it."""
+    check_handful("common_random_numbers", sum(parameter.numel() for parameter in policy.parameters()), MOST)
     played = episode.play(policy, horizon=horizon, record=record, compile=compile)
     loss = played.regret.mean()
     slope = torch.zeros_like(loss)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import lightning as L
 import torch
@@ -17,7 +17,7 @@ from torch_softucb.types import BanditProblem, Trajectory
 _STAGES = ("train", "validate", "test")
 
 
-def _seed(seed: int, stage: str, stream: str, number: int) -> int:
+def stage_seed(seed: int, stage: str, stream: str, number: int) -> int:
     """A seed of its own for every stage, stream and number."""
     return mixed_seed(seed, _STAGES.index(stage), STREAMS.index(stream), number)
 
@@ -29,6 +29,8 @@ class Episode:
     problem: BanditProblem
     noise_seed: int
     action_seed: int
+    horizon: int | None = None  # of a family's member, whose T is its own
+    discount: float = 1.0  # what a policy keeps a round of what it knew
 
     def generators(self, device: torch.device) -> tuple[torch.Generator, torch.Generator]:
         """(noise, action)"""
@@ -45,6 +47,7 @@ class Episode:
             generator=action,
             noise_generator=noise,
             record_every=max(1, horizon // 16),
+            discount=self.discount,
             **kind,
         )
 
@@ -52,10 +55,18 @@ class Episode:
         return replace(self, problem=self.problem.to(device))
 
 
+class EpisodeSource(Protocol):
+    """What a loader asks for episodes."""
+
+    seed: int
+
+    def episode(self, stage: str, number: int, count: int) -> Episode: ...
+
+
 class EpisodeLoader:
     """A loader whose n-th batch depends on (seed, n) alone; its state is the number of batches handed out."""
 
-    def __init__(self, data: "BanditDataModule", stage: str, steps: int, count: int) -> None:
+    def __init__(self, data: "EpisodeSource", stage: str, steps: int, count: int) -> None:
         self.data, self.stage, self.steps, self.count, self.position = data, stage, steps, count, 0
 
     def __len__(self) -> int:
@@ -123,9 +134,9 @@ class BanditDataModule(L.LightningDataModule):
         """``count`` problems of a stage's ``number``-th batch; in the fixed setting, one and the same, ``count`` times."""
         kind = {"num_arms": self.num_arms, "dim": self.dim, "noise_std": self.noise_std}
         if not self.fresh_problems:
-            generator = torch.Generator().manual_seed(_seed(self.seed, "train", "problem", 0))
+            generator = torch.Generator().manual_seed(stage_seed(self.seed, "train", "problem", 0))
             return synthetic_problem(num_problems=1, generator=generator, **kind)[0].repeat(count)  # type: ignore[arg-type]
-        generator = torch.Generator().manual_seed(_seed(self.seed, stage, "problem", number))
+        generator = torch.Generator().manual_seed(stage_seed(self.seed, stage, "problem", number))
         return synthetic_problem(num_problems=count, generator=generator, **kind)  # type: ignore[arg-type]
 
     def episode(self, stage: str, number: int, count: int) -> Episode:
@@ -140,7 +151,7 @@ class BanditDataModule(L.LightningDataModule):
         check_divides("BanditDataModule", name, count, "processes", world)
         share = count // world
         part = self._ready[key][rank * share : (rank + 1) * share]
-        noise, action = (_seed(self.seed, stage, stream, number) for stream in ("noise", "action"))
+        noise, action = (stage_seed(self.seed, stage, stream, number) for stream in ("noise", "action"))
         return Episode(part, noise, action)
 
     def train_dataloader(self) -> EpisodeLoader:

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
+from torch_softucb.checks import check_delta_fixed
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.training.common_random_numbers import common_random_numbers
 from torch_softucb.training.data import Episode
 from torch_softucb.training.dual import Dual
-from torch_softucb.training.signals import Signal
+from torch_softucb.training.signals import Signal, climb
 from torch_softucb.training.trajectory import trajectory as whole_trajectory
 from torch_softucb.types import Trajectory
 
@@ -30,22 +31,23 @@ def paper(
 ) -> Signal:
     """Eq. 13 with eta, divided by T and averaged over trajectories (departures D3, D4).
 
-    With a dual variable for eta the slope is normalised: its sign is Eq. 13's, its size at most 1.
+    With a dual variable for eta the slope is normalised: its sign is Eq. 13's, its size at most 1. A module's beta gets
+    every round's part of Eq. 13 along what it says of that round.
     """
-    dual = isinstance(eta, Dual)
-    trajectory = episode.play(policy, horizon=horizon, gradient=True, record=record, scores=dual, compile=compile)
+    check_delta_fixed("paper", policy.raw_delta)
+    by_round = isinstance(eta, Dual) or policy.beta_module is not None
+    trajectory = episode.play(policy, horizon=horizon, gradient=True, record=record, scores=by_round, compile=compile)
     terms = trajectory.gradient
     assert terms is not None
-    beta = policy.beta
-    if isinstance(eta, Dual):
-        now = eta.weigh(trajectory.scores["coverage"].mean())
-        slope = F.normalised_slope(terms.reward.mean(), terms.penalty.mean(), now) * (beta - beta.detach())
-        penalty = now * terms.penalty
-    else:
-        penalty = eta * terms.penalty
-        slope = ((terms.reward + penalty) * (beta - beta.detach())).mean()  # value 0, gradient g_hat
-    value = (terms.value + penalty * beta.detach()).mean()
-    return Signal(-(value + slope), terms.reward.mean(), penalty.mean(), trajectory)
+    now = eta.weigh(trajectory.scores["coverage"].mean()) if isinstance(eta, Dual) else eta
+    size = F.lagrangian_size(terms.reward.mean(), terms.penalty.mean(), now) if isinstance(now, Tensor) else 1.0
+    reward, penalty = terms.reward.unsqueeze(0), now * terms.penalty.unsqueeze(0)  # (1, *B)
+    if policy.beta_module is not None:
+        reward, penalty = trajectory.scores["reward_slope"], now * trajectory.scores["sum_width"]  # (T, *B)
+    beta = policy.beta_of(trajectory)
+    value = (terms.value + (penalty * beta.detach()).mean(0)).mean()
+    loss = -(value + climb(beta, (reward + penalty) / size))  # its gradient is g_hat
+    return Signal(loss, terms.reward.mean(), penalty.mean(), trajectory)
 
 
 ESTIMATORS: dict[str, Callable[..., Signal]] = {

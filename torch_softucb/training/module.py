@@ -24,7 +24,7 @@ from torch_softucb.rollout import rollout
 from torch_softucb.training.data import BanditDataModule, Episode
 from torch_softucb.training.dual import Dual
 
-LOOKED_AT = ("gamma", "num_suboptimal", "entropy", "coverage", "probs")
+LOOKED_AT = ("gamma", "num_suboptimal", "entropy", "coverage", "probs", "beta")
 
 
 class BetaWarning(UserWarning):
@@ -65,6 +65,7 @@ class SoftUCBModule(L.LightningModule):
         self._played: dict[tuple[str, int, int], Tensor] = {}  # the same, this process's share, by episode
         self._validated = -1
         self._warned = False
+        self.played_beta: float | None = None  # mean over the last step's rounds, of a beta that is a module
 
     def configure_optimizers(self) -> Any:
         """SGD by default for the paper's estimators, so that a step is the paper's beta <- beta + lr g_hat."""
@@ -90,15 +91,19 @@ class SoftUCBModule(L.LightningModule):
 
     @property
     def mean_beta(self) -> float:
-        return float(self.policy.beta.detach().mean())
+        module = self.policy.beta_module
+        if module is None:
+            return float(self.policy.beta.detach().mean())
+        return module.typical if self.played_beta is None else self.played_beta
 
     def frozen_policy(self) -> SoftUCBPolicy:
-        """A policy to play with: beta as it is now (online: the mean of the trajectories')."""
+        """A policy to play with: beta as it is now (online: the mean of the trajectories'), delta too."""
         own = self.policy
+        module = own.beta_module if own.one_for_all else None
         return SoftUCBPolicy(
             own.dim,
-            beta_init=self.mean_beta,
-            delta=own.delta,
+            beta_init=self.mean_beta if module is None else module,
+            delta=float(own.delta),
             ridge_alpha=own.ridge_alpha,
             coldness=own.coldness,
             smoothing=own.smoothing,

@@ -6,6 +6,7 @@ import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
+from torch_softucb.betas import BetaModule
 from torch_softucb.checks import check_choice
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.training.data import Episode
@@ -25,10 +26,11 @@ class SoftUCBOffline(SoftUCBModule):
         eta: weight of the constraint |mu - mu_hat| <= beta width; where beta settles depends on it. ``auto`` makes it a dual
             variable that finds the beta of ``target_coverage``. Only ``paper`` looks at it.
         lr: learning rate of the default optimiser. Default 5 with SGD for ``paper`` (the gradient is that of a round,
-            divided by T); 0.25 with SGD, falling to a fifth, for ``eta="auto"``; 0.15 with Adam, falling to 0, for the
-            other estimators.
-        beta_init: where beta starts.
+            divided by T); 0.25 with SGD, falling to a fifth, for ``eta="auto"``; 0.15 with Adam (0.02 for a module's
+            weights), falling to 0, for the other estimators.
+        beta_init: where beta starts: a number, or a BetaModule (a schedule over t / T, a network over the situation).
         delta: Eq. 9's delta.
+        learn_delta: learn delta too (not with ``paper``, which holds gamma constant).
         ridge_alpha: ridge weight.
         coldness: ``current``, ``lagged`` or ``smooth``.
         estimator: how trajectories become a gradient: ``paper`` is Eq. 13; ``trajectory`` the score-function gradient of
@@ -48,8 +50,9 @@ class SoftUCBOffline(SoftUCBModule):
         horizon: int = 1024,
         eta: float | str = 0.002,
         lr: float | None = None,
-        beta_init: float = 1.0,
+        beta_init: float | BetaModule = 1.0,
         delta: float = 0.99,
+        learn_delta: bool = False,
         ridge_alpha: float = 1.0,
         coldness: str = "current",
         estimator: str = "paper",
@@ -60,7 +63,8 @@ class SoftUCBOffline(SoftUCBModule):
         scheduler: LRSchedulerCallable | None = None,
         compile: bool | str = False,
     ) -> None:
-        policy = SoftUCBPolicy(dim, beta_init=beta_init, delta=delta, ridge_alpha=ridge_alpha, coldness=coldness)
+        kind: dict[str, Any] = {"delta": delta, "ridge_alpha": ridge_alpha, "coldness": coldness}
+        policy = SoftUCBPolicy(dim, beta_init=beta_init, learn_delta=learn_delta, **kind)
         check_choice("SoftUCBOffline", "estimator", estimator, ESTIMATORS)
         if isinstance(eta, str):
             check_choice("SoftUCBOffline", "eta", eta, ("auto",))
@@ -69,7 +73,7 @@ class SoftUCBOffline(SoftUCBModule):
             policy,
             horizon=horizon,
             eta=Dual(target_coverage) if isinstance(eta, str) else eta,
-            lr=_RATES.get(self.kind, 0.15) if lr is None else lr,
+            lr=_RATES.get(self.kind, 0.15 if policy.beta_module is None else 0.02) if lr is None else lr,
             subgaussian_r=subgaussian_r,
             fail_prob=fail_prob,
             optimizer=optimizer,
@@ -78,7 +82,8 @@ class SoftUCBOffline(SoftUCBModule):
         )
         self.estimator = ESTIMATORS[estimator]
         self.register_buffer("trajectories_seen", torch.zeros((), dtype=torch.int64))
-        self.save_hyperparameters(ignore=["optimizer", "scheduler"])
+        module = policy.beta_module is not None  # its weights are in the state
+        self.save_hyperparameters(ignore=["optimizer", "scheduler", *(["beta_init"] if module else [])])
 
     trajectories_seen: Tensor
 
@@ -109,6 +114,8 @@ class SoftUCBOffline(SoftUCBModule):
         played = signal.trajectory
         self.last_probs = played.records["probs"][-1]
         regret = played.regret.sum(0).mean()
+        if self.policy.beta_module is not None:
+            beta = self.played_beta = float(mean_record(played, "beta"))
         self.log_row(
             {
                 "regret/cumulative": regret,
@@ -116,7 +123,7 @@ class SoftUCBOffline(SoftUCBModule):
                 "policy/beta": beta,
                 "policy/beta_bound": self.beta_bound,
                 "policy/eta": self.present_eta,
-                **{f"policy/{name}": mean_record(played, name) for name in LOOKED_AT if name != "probs"},
+                **{f"policy/{name}": mean_record(played, name) for name in LOOKED_AT if name not in ("probs", "beta")},
                 "grad/reward": signal.reward_gradient,
                 "grad/penalty": signal.penalty_gradient,
                 "loss/objective": -signal.loss.detach(),

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_choice, check_one_beta
+from torch_softucb.checks import check_choice
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.training.data import Episode
-from torch_softucb.training.signals import Signal
+from torch_softucb.training.signals import Signal, climb
 from torch_softucb.types import Trajectory
 
 REPLICATES = 8  # trajectories of one problem
@@ -19,56 +19,46 @@ BASELINES = ("none", "leave_one_out", "state")
 def play(
     policy: SoftUCBPolicy, episode: Episode, *, horizon: int, record: Sequence[str] = (), compile: bool | str = False
 ) -> Trajectory:
-    """As many trajectories as the episode has, but several of each problem: (T, R, B / R)."""
+    """As many trajectories as the episode has, but several of each problem: (T, R, B / R).
+
+    Where trajectories have betas of their own, and where the number does not divide, each keeps its problem: (T, B).
+    """
     problem = episode.problem
     count = problem.batch_shape.numel()
-    replicates = REPLICATES if count % REPLICATES == 0 else 1
-    several = problem[: count // replicates].repeat(replicates)
-    return episode.play(policy, horizon=horizon, problem=several, record=record, scores=True, compile=compile)
+    if policy.one_for_all and count % REPLICATES == 0:
+        problem = problem[: count // REPLICATES].repeat(REPLICATES)
+    return episode.play(policy, horizon=horizon, problem=problem, record=record, scores=True, compile=compile)
 
 
-def slopes(
+def credit(
     trajectory: Trajectory,
     *,
     baseline: str = "state",
     best_mean: Tensor | float = 0.0,  # (P,) what regret is measured from; matters without a baseline only
-) -> Tensor:  # (T, R, P)
-    """What each round says about the whole trajectory's reward: its mean over trajectories, summed over rounds, is dJ/dbeta.
+) -> Tensor:  # (T, R, P) or (T, P), as the trajectory
+    """The reward to go that each draw is credited with.
 
-    ``leave_one_out`` subtracts from the reward to go that of the other trajectories of the same problem. ``state`` also
-    subtracts what the state before the draw foretells of it: a linear function of how the truly best arm stands, fitted
-    round by round on the other half of the problems, so that no trajectory helps to centre its own.
+    ``leave_one_out`` subtracts that of the other trajectories of the same problem. ``state`` also subtracts what the state
+    before the draw foretells of it: a linear function of how the truly best arm stands, fitted round by round.
     """
     check_choice("trajectory", "baseline", baseline, BASELINES)
-    scores = trajectory.scores
     to_go = F.reward_to_go(best_mean - trajectory.regret)
-    if baseline != "none":
-        to_go = _others_left_out(to_go)
+    if baseline == "none":
+        return to_go
+    names = ("best_prob", "best_index", "best_width", "mean_width")
+    known = [*(trajectory.scores[name] for name in names), trajectory.regret]
+    if single := to_go.dim() == 2:
+        to_go, known = to_go.unsqueeze(1), [values.unsqueeze(1) for values in known]
+    to_go = F.leave_one_out(to_go)
     if baseline == "state" and to_go.shape[-1] > 1:
-        known = [scores[name] for name in ("best_prob", "best_index", "best_width", "mean_width")]
-        state = torch.stack([_others_left_out(values) for values in (*known, trajectory.regret)], dim=-1)
-        half = torch.arange(to_go.shape[-1], device=to_go.device) % 2 == 0
-        foretold = torch.empty_like(to_go)
-        for own in (half, ~half):
-            foretold[..., own] = _fitted(state[..., ~own, :], to_go[..., ~own], state[..., own, :])
-        to_go = to_go - foretold
-    return scores["present"] + scores["score"] * to_go
+        to_go = to_go - F.foretold(torch.stack([F.leave_one_out(values) for values in known], dim=-1), to_go)
+    return to_go.squeeze(1) if single else to_go
 
 
-def _others_left_out(values: Tensor) -> Tensor:  # (T, R, P): minus the mean over the other replicates (R = 1: problems)
-    axis = 1 if values.shape[1] > 1 else 2
-    count = values.shape[axis]
-    return values if count == 1 else (values - values.mean(axis, keepdim=True)) * (count / (count - 1))
-
-
-def _fitted(state: Tensor, target: Tensor, at: Tensor) -> Tensor:  # (T, R, p, F), (T, R, p), (T, R, q, F) -> (T, R, q)
-    """Least squares of every round; a trace of ridge, as early rounds tell nothing apart."""
-    x, y = state.flatten(1, 2).double(), target.flatten(1).double()
-    gram = x.mT @ x
-    size = gram.diagonal(dim1=-2, dim2=-1)
-    ridge = torch.diag_embed(1e-3 * size + 1e-9 * size.amax(-1, keepdim=True) + 1e-30)
-    weights: Tensor = torch.linalg.solve(gram + ridge, x.mT @ y.unsqueeze(-1))  # (T, F, 1)
-    return (at.flatten(1, 2).double() @ weights).squeeze(-1).view(at.shape[:-1]).to(target.dtype)
+def slopes(trajectory: Trajectory, *, baseline: str = "state", best_mean: Tensor | float = 0.0) -> Tensor:  # (T, R, P)
+    """What each round says about the whole trajectory's reward: over rounds, the sum of its means is dJ/dbeta."""
+    scores = trajectory.scores
+    return scores["present"] + scores["score"] * credit(trajectory, baseline=baseline, best_mean=best_mean)
 
 
 def trajectory(
@@ -80,11 +70,12 @@ def trajectory(
     record: Sequence[str],
     compile: bool | str = False,
 ) -> Signal:
-    """dJ/dbeta over T, J the reward of a whole trajectory; eta has no part in it."""
-    check_one_beta("trajectory", policy.raw_beta.shape)
+    """Gradient over T of J, the reward of a whole trajectory, in all that says beta, and in delta; eta has no part in it."""
     played = play(policy, episode, horizon=horizon, record=record, compile=compile)
-    slope = slopes(played).sum(0).mean() / horizon
-    beta = policy.beta
-    value = -played.regret.mean()
-    zero = torch.zeros_like(slope)
-    return Signal(-(value + slope * (beta - beta.detach())), slope, zero, played)
+    credited, scores = credit(played), played.scores
+    slope = scores["present"] + scores["score"] * credited
+    loss = played.regret.mean() - climb(policy.beta_of(played), slope)
+    if policy.raw_delta is not None:
+        sharper = scores["delta_present"] + scores["delta_score"] * credited
+        loss = loss - climb(F.nonnegative(policy.raw_delta), sharper)
+    return Signal(loss, slope.mean(), torch.zeros_like(slope.mean()), played)

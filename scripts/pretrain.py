@@ -1,0 +1,62 @@
+"""Learn the network that comes with the package, over a family of problems, and write it as safetensors.
+
+    python scripts/pretrain.py                  # about ten minutes; the file in the package was made so
+    python scripts/pretrain.py --steps 20       # a look
+
+TensorBoard shows beta, regret and the regret on held-out members over LinUCB's: tensorboard --logdir lightning_logs
+"""
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import lightning as L
+import torch
+from lightning.pytorch.loggers import TensorBoardLogger
+
+from torch_softucb.betas import PRETRAINED, SituationBeta
+from torch_softucb.training import Family, FamilyDataModule, SoftUCBMeta
+from torch_softucb.training.cli import quiet
+
+
+def main(argv: list[str] | None = None) -> SituationBeta:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=400, help="training steps, one member of the family each")
+    parser.add_argument("--trajectories", type=int, default=256, help="trajectories a step, eight of each problem")
+    parser.add_argument("--horizon", type=int, nargs=2, default=(128, 2048), help="range of T")
+    parser.add_argument("--drifting", type=float, default=0.2, help="share of members whose rewards drift")
+    parser.add_argument("--lr", type=float, default=0.02, help="learning rate of Adam, falling to 0")
+    parser.add_argument("--seed", type=int, default=0, help="of the problems and of the network's first weights")
+    parser.add_argument("--out", type=Path, default=PRETRAINED, help="where to write (default: into the package)")
+    args = parser.parse_args(argv)
+    quiet()
+    torch.manual_seed(args.seed)
+    family = Family(horizon=tuple(args.horizon), drifting=args.drifting)
+    data = FamilyDataModule(
+        family=family, trajectories=args.trajectories, num_steps=args.steps, eval_members=8, seed=args.seed
+    )
+    beta = SituationBeta(horizon=1024, init=0.5)
+    trainer = L.Trainer(
+        max_epochs=1,
+        log_every_n_steps=1,
+        num_sanity_val_steps=0,
+        val_check_interval=max(1, args.steps // 4),
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        gradient_clip_val=1.0,
+        logger=TensorBoardLogger(save_dir=".", name="lightning_logs", default_hp_metric=False),
+    )
+    trainer.fit(SoftUCBMeta(beta=beta, lr=args.lr, compile="native"), datamodule=data)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    command = (
+        f"python scripts/pretrain.py --steps {args.steps} --trajectories {args.trajectories} --lr {args.lr} "
+        f"--horizon {args.horizon[0]} {args.horizon[1]} --drifting {args.drifting} --seed {args.seed}"
+    )
+    beta.save(args.out, command=command, family=json.dumps(asdict(family)), torch=torch.__version__)
+    print(f"Written: {args.out} ({args.out.stat().st_size} bytes), by {command}")
+    return beta
+
+
+if __name__ == "__main__":
+    main()

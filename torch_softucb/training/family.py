@@ -1,0 +1,140 @@
+"""Families of problems: numbers of arms, features and rounds, noise and drift, drawn anew for every step."""
+
+import math
+from dataclasses import dataclass, replace
+
+import lightning as L
+import torch
+
+from torch_softucb.checks import check_divides, check_integer, check_number, check_range
+from torch_softucb.problems import synthetic_problem
+from torch_softucb.streams import mixed_seed
+from torch_softucb.training.data import Episode, EpisodeLoader, stage_seed
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Ranges that a member's numbers are drawn from, evenly on a logarithmic scale; noise is drawn for every problem.
+
+    Args:
+        num_arms: K.
+        dim: d.
+        horizon: T.
+        noise_std: standard deviation of the reward noise.
+        drifting: share of members whose rewards drift.
+        turn: by how many radians a round theta turns in those.
+        discount: what share of its knowledge a policy keeps a round in those.
+
+    Example:
+        >>> member = Family(dim=(5, 30)).member(seed=0)
+        >>> 5 <= member.dim <= 30
+        True
+        >>> member.episode(4, seed=0).problem.means.shape == (4, member.num_arms)
+        True
+    """
+
+    num_arms: Range = (10, 200)
+    dim: Range = (5, 30)
+    horizon: Range = (256, 4096)
+    noise_std: Range = (0.05, 2.0)
+    drifting: float = 0.0
+    turn: Range = (0.001, 0.01)
+    discount: float = 0.99
+
+    def __post_init__(self) -> None:
+        for name in ("num_arms", "dim", "horizon", "noise_std", "turn"):
+            check_range("Family", name, getattr(self, name), low=0.0 if name in ("noise_std", "turn") else 1.0)
+        check_number("Family", "drifting", self.drifting, low=0.0, high=1.0, closed_high=True)
+        check_number("Family", "discount", self.discount, low=0.0, high=1.0, open_low=True, closed_high=True)
+
+    def member(self, *, seed: int) -> "Member":
+        """The member that this seed draws."""
+        u = torch.rand(5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).tolist()
+        k, d, t = (round(_between(r, x)) for r, x in zip((self.num_arms, self.dim, self.horizon), u, strict=False))
+        drifts = u[3] < self.drifting
+        return Member(
+            k, d, t, self.noise_std, _between(self.turn, u[4]) if drifts else 0.0, self.discount if drifts else 1.0
+        )
+
+
+def _between(bounds: Range, share: float) -> float:
+    low, high = map(math.log, bounds)
+    return math.exp(low + share * (high - low))
+
+
+@dataclass(frozen=True)
+class Member:
+    """One size of problem."""
+
+    num_arms: int
+    dim: int
+    horizon: int
+    noise_std: Range
+    turn: float
+    discount: float
+
+    def episode(self, count: int, *, seed: int) -> Episode:
+        """``count`` problems of this size, each with its own noise, and the random numbers to play them."""
+        generator = torch.Generator().manual_seed(mixed_seed(seed, 0))
+        problem = synthetic_problem(
+            num_problems=count, num_arms=self.num_arms, dim=self.dim, turn=self.turn, generator=generator
+        )
+        low, high = map(math.log, self.noise_std)
+        noise = torch.exp(low + torch.rand(count, generator=generator) * (high - low))
+        problem = replace(problem, noise_std=noise)
+        return Episode(problem, mixed_seed(seed, 1), mixed_seed(seed, 2), horizon=self.horizon, discount=self.discount)
+
+
+class FamilyDataModule(L.LightningDataModule):
+    """A member of the family in every step; validation and test play members that training never drew.
+
+    Args:
+        family: what members are drawn from.
+        trajectories: trajectories a step, over all processes.
+        num_steps: training steps.
+        eval_members: members of validation and of test.
+        eval_trajectories: trajectories of each of those.
+        seed: of everything; training, validation and test have streams of their own.
+    """
+
+    def __init__(
+        self,
+        *,
+        family: Family | None = None,
+        trajectories: int = 256,
+        num_steps: int = 300,
+        eval_members: int = 12,
+        eval_trajectories: int = 64,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        where = "FamilyDataModule"
+        self.family = Family() if family is None else family
+        self.trajectories = check_integer(where, "trajectories", trajectories, low=1)
+        self.num_steps = check_integer(where, "num_steps", num_steps, low=1)
+        self.eval_members = check_integer(where, "eval_members", eval_members, low=1)
+        self.eval_trajectories = check_integer(where, "eval_trajectories", eval_trajectories, low=1)
+        self.seed = check_integer(where, "seed", seed, low=0)
+
+    def episode(self, stage: str, number: int, count: int) -> Episode:
+        """This process's share of a batch."""
+        seed = stage_seed(self.seed, stage, "problem", number)
+        episode = self.family.member(seed=seed).episode(count, seed=seed)
+        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
+        check_divides("FamilyDataModule", "trajectories", count, "processes", world)
+        share = count // world
+        return replace(episode, problem=episode.problem[rank * share : (rank + 1) * share])
+
+    def train_dataloader(self) -> EpisodeLoader:
+        return EpisodeLoader(self, "train", self.num_steps, self.trajectories)
+
+    def val_dataloader(self) -> EpisodeLoader:
+        return EpisodeLoader(self, "validate", self.eval_members, self.eval_trajectories)
+
+    def test_dataloader(self) -> EpisodeLoader:
+        return EpisodeLoader(self, "test", self.eval_members, self.eval_trajectories)
+
+    def transfer_batch_to_device(self, batch: Episode, device: torch.device, dataloader_idx: int) -> Episode:
+        return batch.to(device)

@@ -1,0 +1,85 @@
+"""Learning one beta module for a whole family of problems."""
+
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
+from torch import Tensor
+
+from torch_softucb.betas import BetaModule, SituationBeta
+from torch_softucb.checks import check_number
+from torch_softucb.policies import LinUCB, SoftUCBPolicy
+from torch_softucb.training.data import Episode
+from torch_softucb.training.trajectory import trajectory
+
+
+class SoftUCBMeta(L.LightningModule):
+    """Learns a module that says beta from the situation, over problems of all sizes (:class:`Family`).
+
+    Every step plays one member of the family and climbs the whole trajectory's reward (estimator ``trajectory``), divided by
+    the step's mean regret: so noisy and long problems, whose regret is large, do not drown the others.
+
+    Args:
+        beta: the module; by default a :class:`~torch_softucb.SituationBeta`.
+        delta: Eq. 9's delta.
+        ridge_alpha: ridge weight.
+        lr: learning rate of the default optimiser, Adam, falling to 0.
+        optimizer: another torch optimiser; parameters in, optimiser out.
+        scheduler: a learning rate scheduler; optimiser in, scheduler out.
+        compile: play under torch.compile (true) or in the C++ kernel (native); see rollout.
+    """
+
+    def __init__(
+        self,
+        *,
+        beta: BetaModule | None = None,
+        delta: float = 0.99,
+        ridge_alpha: float = 1.0,
+        lr: float = 0.02,
+        optimizer: OptimizerCallable | None = None,
+        scheduler: LRSchedulerCallable | None = None,
+        compile: bool | str = False,
+    ) -> None:
+        super().__init__()
+        self.beta = SituationBeta(horizon=1024, init=0.7) if beta is None else beta
+        self.kind: dict[str, Any] = {"delta": delta, "ridge_alpha": ridge_alpha, "coldness": "smooth"}
+        self.lr = check_number("SoftUCBMeta", "lr", lr, low=0.0, open_low=True)
+        self.make_optimizer, self.make_scheduler, self.compile_rounds = optimizer, scheduler, compile
+
+    def policy(self, dim: int, horizon: int) -> SoftUCBPolicy:
+        """A policy for problems of this size that asks the module."""
+        return SoftUCBPolicy(dim, beta_init=self.beta.for_horizon(horizon), device=self.device, **self.kind)
+
+    def configure_optimizers(self) -> Any:
+        if self.make_optimizer is None:
+            optimizer: torch.optim.Optimizer = torch.optim.Adam(self.beta.parameters(), lr=self.lr, betas=(0.9, 0.98))
+        else:
+            optimizer = self.make_optimizer(self.beta.parameters())
+        steps = max(1, int(self.trainer.estimated_stepping_batches))
+        cosine = torch.optim.lr_scheduler.CosineAnnealingLR
+        scheduler = cosine(optimizer, steps) if self.make_scheduler is None else self.make_scheduler(optimizer)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def training_step(self, episode: Episode, batch_idx: int) -> Tensor:
+        assert episode.horizon is not None
+        policy = self.policy(episode.problem.dim, episode.horizon)
+        kind: dict[str, Any] = {"horizon": episode.horizon, "eta": 0.0, "record": ("beta",), "compile": self.compile_rounds}
+        signal = trajectory(policy, episode, **kind)
+        regret = signal.trajectory.regret
+        count = episode.problem.batch_shape.numel()
+        shown = {"family/beta": signal.trajectory.records["beta"].mean(), "family/regret": regret.sum(0).mean()}
+        self.log_dict(shown, prog_bar=True, batch_size=count, sync_dist=self.trainer.world_size > 1)
+        return signal.loss / regret.mean().clamp(min=1e-9)
+
+    def validation_step(self, episode: Episode, batch_idx: int) -> None:
+        """Regret on a held-out member, over that of LinUCB at the noise that it cannot know: beta = 2 noise_std."""
+        assert episode.horizon is not None
+        problem, horizon = episode.problem, episode.horizon
+        noise = torch.as_tensor(problem.noise_std, device=problem.means.device).mean()
+        own = episode.play(self.policy(problem.dim, horizon), horizon=horizon, compile=self.compile_rounds)
+        rival = LinUCB(problem.dim, beta=float(2 * noise), ridge_alpha=self.kind["ridge_alpha"], device=self.device)
+        other = episode.play(rival, horizon=horizon, compile=self.compile_rounds)
+        ratio = own.regret.sum(0).mean() / other.regret.sum(0).mean()
+        count = problem.batch_shape.numel()
+        self.log("family/validation_ratio", ratio, prog_bar=True, batch_size=count, sync_dist=self.trainer.world_size > 1)
