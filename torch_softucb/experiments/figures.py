@@ -10,6 +10,8 @@ from torch_softucb.experiments.rows import Rows, having
 matplotlib.use("agg")
 import matplotlib.pyplot as plt
 
+__all__ = ["beta_curve", "eta_sensitivity", "figure_1", "figure_2", "learning_curves", "plt", "save_figure"]
+
 _COLOURS = {
     "SoftUCB offline": "#c8553d",
     "SoftUCB online": "#e39a3b",
@@ -27,7 +29,7 @@ _COLOURS = {
 }
 
 
-def _save(figure: Any, out: Path) -> None:
+def save_figure(figure: Any, out: Path) -> None:
     for ax in figure.axes:
         ax.spines[["top", "right"]].set_visible(False)
     figure.savefig(out, dpi=120)
@@ -43,7 +45,7 @@ def learning_curves(rows: Rows, out: Path) -> None:
         ax.plot([row["trajectories"] for row in part], [row["beta"] for row in part], color="#c8553d")
         ax.set(title=f"d = {dim}, T = {horizon}", xlabel="trajectories", ylim=(0, None))
     axes[0].set_ylabel("beta")
-    _save(figure, out)
+    save_figure(figure, out)
 
 
 def figure_1(rows: Rows, out: Path) -> None:
@@ -57,7 +59,7 @@ def figure_1(rows: Rows, out: Path) -> None:
             ax.plot(at, [row[key] for row in part], color="#c8553d")
             spread = ", mean and 10% to 90%" if (kind, key) == ("online", "beta") else ""
             ax.set(title=f"{key} ({kind}){spread}", xlabel="trajectories" if kind == "offline" else "round", ylim=(0, None))
-    _save(figure, out)
+    save_figure(figure, out)
 
 
 def figure_2(curves: Rows, variant: str, out: Path) -> None:
@@ -85,7 +87,7 @@ def figure_2(curves: Rows, variant: str, out: Path) -> None:
         "the paper's settings" if variant == "paper" else "each policy at its own best setting, tuned on other problems"
     )
     figure.suptitle(f"Figure 2, {settings} (mean and 95% band; regret at the end in the legend)")
-    _save(figure, out)
+    save_figure(figure, out)
 
 
 def beta_curve(rows: Rows, out: Path) -> None:
@@ -102,7 +104,7 @@ def beta_curve(rows: Rows, out: Path) -> None:
         )
         ax.set(title=panel, xlabel="beta", xscale="log", yscale="log", ylabel="regret" if panel == panels[0] else "")
         ax.legend(fontsize=8, frameon=False)
-    _save(figure, out)
+    save_figure(figure, out)
 
 
 def eta_sensitivity(rows: Rows, out: Path) -> None:
@@ -114,4 +116,4 @@ def eta_sensitivity(rows: Rows, out: Path) -> None:
             ax.plot(eta, [row[key] for row in part], "o-", color=colour, label=panel)
             ax.set(xlabel="eta (left edge: 0)", ylabel=key, xscale="log", yscale="log")
     axes[0].legend(frameon=False)
-    _save(figure, out)
+    save_figure(figure, out)

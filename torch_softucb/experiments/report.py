@@ -7,7 +7,7 @@ from torch_softucb.experiments.rows import Rows, having
 from torch_softucb.experiments.settings import PAPER_BASELINES, TABLE_1_BOUND, TABLE_1_LEARNED
 
 
-def _table(header: list[str], rows: list[list[Any]]) -> str:
+def markdown_table(header: list[str], rows: list[list[Any]]) -> str:
     def text(cell: Any) -> str:
         return f"{cell:.3g}" if isinstance(cell, float) else str(cell)
 
@@ -46,7 +46,7 @@ def _beta_claims(rows: Rows) -> str:
     small = [row["learned"] for row in rows if row["d"] == 5]
     grows = small == sorted(small)
     settled = all(row["spread"] < 0.05 for row in rows)
-    table = _table(
+    table = markdown_table(
         ["d, T", "bound: paper", "bound: ours (Eq. 5)", "learned: paper", "learned: ours", "spread over the last fifth"],
         [
             [
@@ -80,7 +80,7 @@ def _regret_claims(rows: Rows) -> str:
     for panel in dict.fromkeys(row["panel"] for row in rows):
         part = having(rows, panel=panel, variant="paper")
         ours = {row["policy"]: row["regret"] for row in part}
-        table = _table(
+        table = markdown_table(
             ["policy", "setting", "regret", "standard error", "SoftUCB offline over it, 95%", "slope"],
             [[*_regret(row), f"{row['slope']:.2f}"] for row in sorted(part, key=lambda row: row["regret"])],
         )
@@ -99,7 +99,7 @@ def _tuned(rows: Rows) -> str:
     lines = ["## The fair comparison: every policy at its own best setting"]
     for panel in dict.fromkeys(row["panel"] for row in rows):
         part = sorted(having(rows, panel=panel, variant="tuned"), key=lambda row: row["regret"])
-        table = _table(
+        table = markdown_table(
             ["policy", "setting", "regret", "standard error", "SoftUCB offline over it, 95%"],
             [_regret(row) for row in part],
         )
@@ -123,7 +123,7 @@ def _targets(rows: Rows) -> str:
         middle = f"{quarters[1]:.2f} ({quarters[0]:.2f} to {quarters[2]:.2f})"
         lines.append([panel, len(part), middle, span, *ahead, f"{along:.2f}"])
         worst.append(max(part, key=lambda row: float(row["ratio"])))
-    table = _table(
+    table = markdown_table(
         [
             "panel",
             "targets",
@@ -154,12 +154,12 @@ def _beta_curve(rows: Rows) -> str:
         best = min(grid, key=lambda row: float(row["regret"]))
         (end,) = having(rows, panel=panel, learned=True)
         lines.append([panel, end["beta"], f"{end['regret']:.1f}", best["beta"], f"{best['regret']:.1f}"])
-    table = _table(["panel", "learned beta", "its regret", "best beta of a grid", "its regret"], lines)
+    table = markdown_table(["panel", "learned beta", "its regret", "best beta of a grid", "its regret"], lines)
     return f"## Regret as a function of beta\n{table}"
 
 
 def _eta(rows: Rows) -> str:
-    table = _table(
+    table = markdown_table(
         ["panel", "eta", "beta at the end", "regret"],
         [[row["panel"], f"{row['eta']:g}", row["beta"], f"{row['regret']:.1f}"] for row in rows],
     )
@@ -171,7 +171,7 @@ def _eta(rows: Rows) -> str:
 
 
 def _cost(rows: Rows) -> str:
-    table = _table(
+    table = markdown_table(
         ["panel", "trajectories", "way", "beta", "regret", "standard error"],
         [
             [row["panel"], row["trajectories"], row["way"], row["beta"], f"{row['regret']:.1f}", f"{row['error']:.1f}"]
