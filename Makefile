@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .venv-peers
 
-.PHONY: demo test long fast lint check reproduce bench clean
+.PHONY: demo test long fast lint check reproduce worth bench clean
 
 $(READY): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +38,9 @@ $(PEERS)/.ready: benchmarks/peers.txt
 
 reproduce: $(READY)  ## every table and figure of the paper, and results/REPORT.md (ARGS=--quick: small sizes)
 	$(BIN)/python scripts/reproduce.py all $(ARGS)
+
+worth: $(READY)  ## is learning worth it? results/WORTH.md (ARGS=--quick: small sizes)
+	$(BIN)/python scripts/worth.py all $(ARGS)
 
 bench: $(READY) $(PEERS)/.ready  ## how fast it is, as ratios measured side by side
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -94,5 +94,13 @@ def test_what_has_no_trajectory_gradient_is_refused(seeded):
     episode = Episode(_problem(16, seeded, dtype=torch.float32), 1, 2)
     with pytest.raises(ValueError, match="needs SoftUCBPolicy with coldness 'smooth'"):
         trajectory(SoftUCBPolicy(3, coldness="lagged"), episode, horizon=5, eta=0.0, record=())
-    with pytest.raises(ValueError, match="policy must have one beta for all"):
-        trajectory(SoftUCBPolicy(3, beta_init=torch.ones(16)), episode, horizon=5, eta=0.0, record=())
+
+
+def test_trajectories_with_betas_of_their_own_get_a_gradient_each(seeded):
+    """The same as one beta's when it is summed: each sees its own trajectory only, centred by the others."""
+    episode = Episode(_problem(15, seeded), 1, 2)  # 15: no replicates
+    own, one = (SoftUCBPolicy(3, beta_init=start, coldness="smooth", dtype=D) for start in (torch.full((15,), 0.5), 0.5))
+    for policy in (own, one):
+        trajectory(policy, episode, horizon=20, eta=0.0, record=()).loss.backward()
+    assert own.raw_beta.grad.shape == (15,)
+    torch.testing.assert_close(own.raw_beta.grad.sum(), one.raw_beta.grad, atol=1e-10, rtol=0)
