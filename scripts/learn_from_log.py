@@ -25,11 +25,11 @@ from rich.progress import Progress, TaskID
 
 from torch_softucb import NumericalError, synthetic_problem
 from torch_softucb.recommend import JournalError, read_decisions
-from torch_softucb.training.demo_log import epsilon_greedy_log
-from torch_softucb.training.expected import mean_interval
-from torch_softucb.training.from_log import LEARNS
-from torch_softucb.training.log_report import log_report, regret_by_beta
-from torch_softucb.training.log_study import LearnedFromLog, learn_from_log
+from torch_softucb.training.logs.demo import epsilon_greedy_log
+from torch_softucb.training.logs.expected import mean_interval
+from torch_softucb.training.logs.posterior import LEARNS
+from torch_softucb.training.logs.report import log_report, regret_by_beta
+from torch_softucb.training.logs.study import LearnedFromLog, learn_from_log
 from torch_softucb.training.policy_file import save_policy
 
 

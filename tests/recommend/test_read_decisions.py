@@ -8,7 +8,7 @@ import torch
 
 from torch_softucb import synthetic_problem
 from torch_softucb.recommend import LoggedDecisions, read_decisions, read_log
-from torch_softucb.training.demo_log import epsilon_greedy_log
+from torch_softucb.training.logs.demo import epsilon_greedy_log
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch_softucb.checks import check_integer
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.recommend import LoggedDecisions
-from torch_softucb.training.expected import at_betas, logged_regret, rivals, simulated_regret
-from torch_softucb.training.from_log import ProblemPosterior, fit_posterior, learn_beta, radius
-from torch_softucb.training.log_value import LogValue, split_log, value_on_log, warm_start
+from torch_softucb.training.logs.expected import at_betas, logged_regret, rivals, simulated_regret
+from torch_softucb.training.logs.posterior import ProblemPosterior, fit_posterior, learn_beta, radius
+from torch_softucb.training.logs.value import LogValue, split_log, value_on_log, warm_start
 
 LEARNED = "SoftUCB, learned beta"
 _GRID = (1 / 8, 1 / 4, 1 / 2, 2**-0.5, 2**0.5, 2, 4, 8)  # of the learned beta, for regret as a function of beta

@@ -18,7 +18,7 @@ from torch_softucb.recommend import LoggedDecisions
 from torch_softucb.streams import mixed_seed, normals, stream_key, uniforms
 from torch_softucb.training.data import Episode
 from torch_softucb.training.estimators import ESTIMATORS
-from torch_softucb.training.offered import Offered, offered_items
+from torch_softucb.training.logs.offered import Offered, offered_items
 from torch_softucb.types import BanditProblem
 
 LEARNS = ("common_random_numbers", "trajectory")  # estimators whose optimum is the least regret, without an eta
@@ -76,7 +76,7 @@ def fit_posterior(log: LoggedDecisions, *, num_arms: int = 50) -> ProblemPosteri
         >>> import tempfile
         >>> from torch_softucb import synthetic_problem
         >>> from torch_softucb.recommend import read_decisions
-        >>> from torch_softucb.training.demo_log import epsilon_greedy_log
+        >>> from torch_softucb.training.logs.demo import epsilon_greedy_log
         >>> seeded = lambda seed: torch.Generator().manual_seed(seed)
         >>> problem = synthetic_problem(num_problems=1, num_arms=9, dim=4, generator=seeded(0))[0]
         >>> folder = tempfile.mkdtemp()

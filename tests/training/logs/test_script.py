@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from torch_softucb import synthetic_problem
-from torch_softucb.training.demo_log import epsilon_greedy_log
+from torch_softucb.training.logs.demo import epsilon_greedy_log
 from torch_softucb.training.policy_file import load_policy
 
 TINY = ["--horizon", "40", "--steps", "3", "--trajectories", "8", "--problems", "16", "--eager"]
@@ -17,7 +17,7 @@ TINY = ["--horizon", "40", "--steps", "3", "--trajectories", "8", "--problems", 
 
 @pytest.fixture
 def script():
-    path = Path(__file__).parent.parent / "scripts" / "learn_from_log.py"
+    path = Path(__file__).parents[3] / "scripts" / "learn_from_log.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

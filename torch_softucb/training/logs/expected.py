@@ -10,7 +10,7 @@ from torch_softucb.checks import check_integer
 from torch_softucb.policies import BanditPolicy, LinUCB, SoftUCBPolicy
 from torch_softucb.streams import mixed_seed
 from torch_softucb.training.data import Episode
-from torch_softucb.training.from_log import ProblemPosterior
+from torch_softucb.training.logs.posterior import ProblemPosterior
 
 _BLOCK = 1 << 22  # means of arms at once
 

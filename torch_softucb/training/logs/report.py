@@ -5,8 +5,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torch_softucb.functional import Evaluation
-from torch_softucb.training.expected import mean_interval
-from torch_softucb.training.log_study import LEARNED, LearnedFromLog
+from torch_softucb.training.logs.expected import mean_interval
+from torch_softucb.training.logs.study import LEARNED, LearnedFromLog
 
 _FEW = 100  # decisions; below, an off-policy estimate rests on too little
 

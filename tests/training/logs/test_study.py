@@ -2,9 +2,9 @@
 
 import torch
 
-from tests.training.test_from_log import _random
-from torch_softucb.training.log_report import log_report, regret_by_beta
-from torch_softucb.training.log_study import LEARNED, learn_from_log
+from tests.training.logs.test_posterior import _random
+from torch_softucb.training.logs.report import log_report, regret_by_beta
+from torch_softucb.training.logs.study import LEARNED, learn_from_log
 
 TINY = {"horizon": 20, "steps": 3, "trajectories": 8, "problems": 16, "compile": False}
 

@@ -9,9 +9,9 @@ from torch_softucb import functional as F
 from torch_softucb.checks import check_number, check_offered_known, check_part, check_policy
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.recommend import LoggedDecisions
-from torch_softucb.training.expected import mean_interval
-from torch_softucb.training.from_log import ProblemPosterior
-from torch_softucb.training.offered import Offered
+from torch_softucb.training.logs.expected import mean_interval
+from torch_softucb.training.logs.offered import Offered
+from torch_softucb.training.logs.posterior import ProblemPosterior
 
 _BLOCK = 1 << 22  # numbers of features at once
 _ROWS = 1 << 15  # observations at once

@@ -6,9 +6,9 @@ import torch
 from torch_softucb import EpsilonGreedy, SoftUCBPolicy, synthetic_problem
 from torch_softucb import functional as F
 from torch_softucb.recommend.read import LoggedDecisions
-from torch_softucb.training.expected import logged_regret, mean_interval
-from torch_softucb.training.from_log import fit_posterior
-from torch_softucb.training.log_value import log_probs, split_log, value_on_log, warm_start
+from torch_softucb.training.logs.expected import logged_regret, mean_interval
+from torch_softucb.training.logs.posterior import fit_posterior
+from torch_softucb.training.logs.value import log_probs, split_log, value_on_log, warm_start
 
 D = torch.double
 

@@ -6,9 +6,9 @@ import torch
 from torch_softucb import BanditProblem, SoftUCBHead, SoftUCBPolicy, rollout, synthetic_problem
 from torch_softucb.recommend import DecisionLog, read_decisions
 from torch_softucb.recommend.read import LoggedDecisions
-from torch_softucb.training.demo_log import epsilon_greedy_log
-from torch_softucb.training.from_log import fit_posterior, learn_beta, radius
-from torch_softucb.training.offered import offered_items
+from torch_softucb.training.logs.demo import epsilon_greedy_log
+from torch_softucb.training.logs.offered import offered_items
+from torch_softucb.training.logs.posterior import fit_posterior, learn_beta, radius
 
 D = torch.double
 
