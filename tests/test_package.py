@@ -12,7 +12,7 @@ import torch_softucb
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "torch_softucb"
-LAYERS = ["checks", "streams", "functional", "types", "problems", "betas", "policies", "recommend"]
+LAYERS = ["checks", "files", "streams", "functional", "types", "problems", "betas", "policies", "recommend"]
 LAYERS += ["fixed_arms", "compiled", "native", "simulation", "rollout", "training", "experiments"]
 
 

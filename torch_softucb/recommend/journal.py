@@ -13,6 +13,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from torch_softucb.files import sync_folder
+
 _FRAME = struct.Struct("<4sQII")  # mark, place in the file, length and checksum of what follows
 _MARK = b"\xabGRP"
 _LENGTH = struct.Struct("<I")
@@ -161,12 +163,3 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def sync_folder(folder: Path) -> None:
-    """Make names in a folder safe."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

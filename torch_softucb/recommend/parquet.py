@@ -1,6 +1,5 @@
 """Decisions as Parquet files that any tool reads: sealed segments of a log, and tables that another tool has written."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ from torch_softucb.checks import (
     check_whole_candidates,
     unreadable_parquet,
 )
-from torch_softucb.recommend.journal import records, sync_folder
+from torch_softucb.files import sync_folder, whole_file
+from torch_softucb.recommend.journal import records
 from torch_softucb.recommend.log import segment_path
 from torch_softucb.recommend.record import FIXED, Columns, decode
 
@@ -35,13 +35,8 @@ def seal_segment(folder: Path, number: int) -> None:
     for kind, parts in tables.items():
         whole = pa.concat_tables(parts) if parts else _table(_nothing(kind), 0)
         target = segment_path(folder, number, f"{kind}.parquet")
-        temporary = target.with_suffix(".tmp")
-        with temporary.open("wb") as file:
+        with whole_file(target) as file:
             pq.write_table(whole, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    sync_folder(folder)
     journal.unlink()
     sync_folder(folder)
 

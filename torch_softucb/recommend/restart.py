@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_log_place, unreadable_checkpoint
+from torch_softucb.files import whole_file
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.recommend.head import SoftUCBHead
-from torch_softucb.recommend.journal import sync_folder
 from torch_softucb.recommend.learning import OnlineBeta
 from torch_softucb.recommend.log import DecisionLog, Place, segments
 from torch_softucb.recommend.read import log_records
@@ -20,19 +20,13 @@ from torch_softucb.recommend.read import log_records
 def save_checkpoint(
     path: str | os.PathLike[str], head: SoftUCBHead, log: DecisionLog, learner: OnlineBeta | None = None
 ) -> None:
-    """Write the head's state and the log's place, whole at every moment: beside the target, synced, then renamed."""
-    target = Path(path)
+    """Write the head's state and the log's place, whole at every moment."""
     log.commit()
     state = {"head": head.state_dict(), "segment": log.place.segment, "record": log.place.record}
     if learner is not None:
         state["learner"] = learner.state_dict()
-    temporary = target.with_name(f".{target.name}.tmp")
-    with temporary.open("wb") as file:
+    with whole_file(path) as file:
         torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(target)
-    sync_folder(target.parent)
 
 
 def restart(

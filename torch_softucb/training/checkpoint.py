@@ -1,7 +1,5 @@
 """Checkpoints that are whole at every moment, and that load without running anything from the file."""
 
-import contextlib
-import os
 import pickle
 import zipfile
 from collections.abc import Callable
@@ -12,32 +10,17 @@ import torch
 from lightning.fabric.plugins.io import CheckpointIO
 
 from torch_softucb.checks import check_training_checkpoint, unreadable_checkpoint
+from torch_softucb.files import whole_file
 
 
 class AtomicCheckpointIO(CheckpointIO):
-    """Writes beside the target, syncs, then renames: kill -9 leaves the old file or the new one, never half of one.
-
-    The temporary file lies in the target's own folder; one from another folder may lie on another filesystem, and a move
-    between filesystems is a copy. Loads with ``weights_only=True``, whatever is asked for.
-    """
+    """kill -9 leaves the old file or the new one, never half of one. Loads with ``weights_only=True``, whatever is asked."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        for left in target.parent.glob(f".{target.name}.*.tmp"):  # of a process that was killed while it wrote
-            with contextlib.suppress(FileNotFoundError):
-                left.unlink()
-        temporary = target.parent / f".{target.name}.{os.getpid()}.tmp"
-        with temporary.open("wb") as file:
+        with whole_file(target) as file:
             torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
     def load_checkpoint(
         self,

@@ -1,15 +1,14 @@
 """A SoftUCB policy as one file of plain numbers (safetensors): loading it runs nothing."""
 
-import contextlib
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from torch_softucb.checks import check_policy, check_policy_file, unreadable_checkpoint
+from torch_softucb.files import whole_file
 from torch_softucb.policies import SoftUCBPolicy
 
 _SETTINGS = ("delta", "ridge_alpha", "smoothing")
@@ -26,7 +25,6 @@ def save_policy(path: str | os.PathLike[str], policy: SoftUCBPolicy, *, notes: M
         SoftUCBPolicy(dim=3, ridge_alpha=1.0, batch_shape=(), beta=0.5, delta=0.99, coldness='smooth')
     """
     check_policy("save_policy", policy, SoftUCBPolicy)
-    target = Path(path)
     settings = {name: float(getattr(policy, name)) for name in _SETTINGS}
     kind = {
         "kind": "SoftUCBPolicy",
@@ -36,16 +34,8 @@ def save_policy(path: str | os.PathLike[str], policy: SoftUCBPolicy, *, notes: M
     }
     text = {name: str(value) for name, value in {**(notes or {}), **settings, **kind}.items()}
     tensors = {"beta": policy.beta.detach().contiguous(), "statistics": policy.statistics.contiguous()}
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(save(tensors, metadata=text))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
+    with whole_file(path) as file:
+        file.write(save(tensors, metadata=text))
 
 
 def load_policy(path: str | os.PathLike[str], *, device: torch.device | str | None = None) -> SoftUCBPolicy:
