@@ -27,9 +27,12 @@ PARTS = ("worth", "bias", "starts", "coverage", "report")
 def make(part: str, *, quick: bool, real: bool, out: Path, about: dict[str, Any]) -> None:
     budget = worth.QUICK if quick else worth.FULL
     if part == "worth":
-        rows, curves = worth.worth(settings(real), budget, track)
-        save(rows, out, "worth", about)
-        save(curves, out, "worth_curves", about)
+        rows, curves = [], []
+        for setting in settings(real):
+            found, lines = worth.worth(setting, budget, track)
+            rows, curves = rows + found, curves + lines
+            save(rows, out, "worth", about)  # what is there so far is not lost
+            save(curves, out, "worth_curves", about)
     elif part == "bias":
         save(estimators.bias(estimators.QUICK if quick else estimators.FULL, track), out, "bias", about)
     elif part == "starts":

@@ -1,6 +1,7 @@
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from tests import reference
 from tests.policies.cases import POLICIES, SAMPLED
 from torch_softucb import BanditProblem, LinUCB, NumericalError, SoftUCBPolicy, rollout, synthetic_problem
 from torch_softucb import functional as F
+from torch_softucb.compiled import find_compiler
 from torch_softucb.simulation import Simulation
 
 
@@ -252,3 +254,35 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 300
+
+
+@pytest.mark.parametrize("compile", [False, "native"])
+def test_regret_and_rewards_of_drifting_problems_by_hand(compile, seeded):
+    """Each round's regret against the best arm of that round; rewards without noise are that round's means."""
+    problem = synthetic_problem(
+        num_problems=6, num_arms=5, dim=3, turn=0.2, noise_std=0.0, dtype=torch.double, generator=seeded(0)
+    )
+    mask = torch.ones(6, 5, dtype=torch.bool)
+    mask[:, 0] = False
+    problem = replace(problem, mask=mask)
+    kind = {"horizon": 12, "generator": seeded(1), "discount": 0.9}
+    if compile and find_compiler() is None:
+        pytest.skip("needs a C++ compiler")
+    looked = rollout(SoftUCBPolicy(3, dtype=torch.double), problem, record=("probs", "arm", "reward", "coverage"), **kind)
+    kind["generator"] = seeded(1)
+    played = rollout(SoftUCBPolicy(3, dtype=torch.double), problem, compile=compile, **kind)
+    for t in range(12):
+        means = problem.means_at(t)
+        best = means[:, 1:].amax(-1)
+        expected = best - (looked.records["probs"][t] * means).sum(-1)
+        torch.testing.assert_close(played.regret[t], expected, atol=1e-10, rtol=0)
+        arm = looked.records["arm"][t]
+        torch.testing.assert_close(looked.records["reward"][t], means.gather(-1, arm.unsqueeze(-1)).squeeze(-1))
+    assert float(played.regret.min()) >= 0
+
+
+def test_a_discount_that_cannot_be_is_refused(seeded):
+    problem = synthetic_problem(num_problems=2, num_arms=5, dim=3, generator=seeded(0))
+    for discount in (0.0, 1.5):
+        with pytest.raises(ValueError, match=r"rollout: discount must be in \(0, 1\]"):
+            rollout(SoftUCBPolicy(3), problem, horizon=3, discount=discount)

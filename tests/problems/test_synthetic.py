@@ -1,6 +1,9 @@
+import math
+
+import pytest
 import torch
 
-from torch_softucb import synthetic_problem
+from torch_softucb import BanditProblem, synthetic_problem
 
 
 def test_sec_5(seeded):
@@ -36,3 +39,31 @@ def test_to_moves_everything(seeded):
     problem = synthetic_problem(num_problems=2, generator=seeded(0)).to(torch.double)
     assert problem.arms.dtype == problem.means.dtype == torch.double
     assert problem.ids.dtype == torch.int64
+
+
+def test_rewards_that_drift_turn_in_a_plane(seeded):
+    """theta stays a unit vector; a quarter turn later it is orthogonal to where it was; a full turn later it is back."""
+    turn = math.pi / 200
+    problem = synthetic_problem(num_problems=5, num_arms=30, dim=4, turn=turn, dtype=torch.double, generator=seeded(0))
+    theta = [
+        torch.linalg.lstsq(problem.arms, problem.means_at(t).unsqueeze(-1)).solution.squeeze(-1) for t in (0, 100, 37, 400)
+    ]
+    for found in theta:
+        torch.testing.assert_close(found.norm(dim=-1), torch.ones(5, dtype=torch.double))
+    torch.testing.assert_close((theta[0] * theta[1]).sum(-1), torch.zeros(5, dtype=torch.double), atol=1e-12, rtol=0)
+    torch.testing.assert_close((theta[0] * theta[2]).sum(-1), torch.full((5,), math.cos(37 * turn), dtype=torch.double))
+    torch.testing.assert_close(theta[3], theta[0])
+    still = synthetic_problem(num_problems=5, num_arms=30, dim=4, dtype=torch.double, generator=seeded(0))
+    assert torch.equal(problem.means, still.means)
+    assert torch.equal(still.means_at(9), still.means)
+
+
+def test_drift_survives_slices_copies_and_casts(seeded):
+    problem = synthetic_problem(num_problems=5, num_arms=6, dim=3, turn=0.1, generator=seeded(0))
+    want = problem.means_at(7)
+    torch.testing.assert_close(problem[2].means_at(7), want[2])
+    torch.testing.assert_close(problem[1:4].means_at(7), want[1:4])
+    torch.testing.assert_close(problem.repeat(3).means_at(7), want.expand(3, 5, 6))
+    torch.testing.assert_close(problem.to(torch.double).means_at(7).float(), want)
+    with pytest.raises(ValueError, match="turned must have shape of means"):
+        BanditProblem(problem.arms, problem.means, turned=problem.means[0])

@@ -3,7 +3,6 @@
 Everybody may simulate the same number of rounds to choose or to learn; all are tested on problems that nobody was tuned on.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -134,20 +133,15 @@ def learn(lesson: Lesson, setting: Setting, budget: Budget) -> tuple[Maker, floa
     return make, float(parameters[0].detach().clamp(min=0)) if lesson.beta == "number" else None
 
 
-def worth(settings: list[Setting], budget: Budget, track: Track) -> tuple[Rows, Rows]:
-    """Regrets on the test problems: (contenders, curves over beta)."""
-    rows: Rows = []
+def worth(setting: Setting, budget: Budget, track: Track) -> tuple[Rows, Rows]:
+    """Regrets on a setting's test problems: (contenders, curves over beta)."""
     curves: Rows = []
-    work = [*itertools.product(settings, ["grid", *LESSONS, PRETRAINED])]
-    tested: dict[str, Any] = {}
-    for setting, task in track(work, description="Is learning worth it?"):
-        if task == "grid":
-            tested = _grids(setting, budget, curves)
-            rows += [_row(setting, name, value, played, tested) for name, (value, played) in tested.items()]
-            continue
+    tested = _grids(setting, budget, curves, track)
+    rows = [_row(setting, name, value, regret, tested) for name, (value, regret) in tested.items()]
+    for task in track([*LESSONS, PRETRAINED], description=f"{setting.title}: learning"):
+        beta: float | None = None
         if task == PRETRAINED:
             maker: Maker = lambda dim, horizon: SoftUCBPolicy.pretrained(dim, horizon=horizon)  # noqa: E731
-            beta = None
         else:
             maker, beta = learn(LESSONS[task], setting, budget)
         regret = play(maker, setting.games("test", budget.test, budget.horizon)).regret
@@ -155,12 +149,12 @@ def worth(settings: list[Setting], budget: Budget, track: Track) -> tuple[Rows, 
     return rows, curves
 
 
-def _grids(setting: Setting, budget: Budget, curves: Rows) -> dict[str, Any]:
+def _grids(setting: Setting, budget: Budget, curves: Rows, track: Track) -> dict[str, Any]:
     """Everybody's best of a grid on the tuning problems, played on the test problems; SoftUCB's curve over beta."""
     found: dict[str, Any] = {}
     for name, (make, low, high) in {"SoftUCB, best fixed beta": (soft, *GRID_ENDS), **RIVALS}.items():
         tuned = []
-        for value in grid(low, high, budget.points):
+        for value in track(grid(low, high, budget.points), description=f"{setting.title}: {name}"):
             regret = play(make(value), setting.games("tune", budget.tune, budget.horizon)).regret
             tuned.append((float(regret.mean()), value))
             error = float(regret.std() / len(regret) ** 0.5)
