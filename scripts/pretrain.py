@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> SituationBeta:
     parser.add_argument("--trajectories", type=int, default=256, help="trajectories a step, eight of each problem")
     parser.add_argument("--horizon", type=int, nargs=2, default=(128, 2048), help="range of T")
     parser.add_argument("--drifting", type=float, default=0.2, help="share of members whose rewards drift")
-    parser.add_argument("--lr", type=float, default=0.02, help="learning rate of Adam, falling to 0")
+    parser.add_argument("--lr", type=float, default=0.03, help="learning rate of Adam, falling to 0")
     parser.add_argument("--seed", type=int, default=0, help="of the problems and of the network's first weights")
     parser.add_argument("--out", type=Path, default=PRETRAINED, help="where to write (default: into the package)")
     args = parser.parse_args(argv)

@@ -3,7 +3,9 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
+from torch_softucb import betas
 from torch_softucb.recommend import read_log
 
 ROOT = Path(__file__).parent.parent
@@ -72,3 +74,17 @@ def test_the_readmes_recommender_runs_as_printed_and_is_short(tmp_path, monkeypa
     names["restart"](again, "decisions", "head.pt")
     assert again.policy.statistics.equal(names["policy"].statistics)
     assert names["read_log"]("decisions").reward.tolist() == [1.0, 0.0]
+
+
+@pytest.mark.slow
+def test_pretrain_writes_what_pretrained_reads(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "some" / "network.safetensors"
+    small = ["--steps", "2", "--trajectories", "16", "--horizon", "10", "20", "--drifting", "0.5", "--out", str(out)]
+    made = _load(ROOT / "scripts" / "pretrain.py").main(small)
+    assert "by python scripts/pretrain.py --steps 2" in capsys.readouterr().out
+    monkeypatch.setattr(betas, "PRETRAINED", out)
+    read = betas.SituationBeta.pretrained(horizon=77)
+    assert read.horizon == 77
+    for one, other in zip(made.parameters(), read.parameters(), strict=True):
+        assert torch.equal(one, other)
