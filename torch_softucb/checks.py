@@ -610,9 +610,10 @@ def check_scored(where: str, policy: Any, scores: bool) -> None:
         )
 
 
-def check_one_beta(where: str, shape: torch.Size) -> None:
-    if shape:
-        raise ValueError(f"{where}: policy must have one beta for all, got {tuple(shape)}; use beta_init as a number")
+def check_one_beta(where: str, raw: Tensor | None) -> None:
+    if raw is None or raw.dim():
+        got = "a module" if raw is None else f"{tuple(raw.shape)}"
+        raise ValueError(f"{where}: policy must have one beta for all, got {got}; use beta_init as a number")
 
 
 def check_same_map(where: str, mine: object, saved: object) -> None:

@@ -66,7 +66,7 @@ class OnlineBeta(nn.Module):
     ) -> None:
         super().__init__()
         check_policy("OnlineBeta", policy, SoftUCBPolicy)
-        check_one_beta("OnlineBeta", policy.raw_beta.shape)
+        check_one_beta("OnlineBeta", policy.raw_beta)
         self._policy = (policy,)  # not a child: its parameters stay where they are
         self.horizon = check_integer("OnlineBeta", "horizon", horizon, low=1)
         self.auto = isinstance(eta, str)

@@ -79,6 +79,6 @@ def _open(head: SoftUCBHead, rows: dict[str, Tensor]) -> None:
     ids, x, bandit, beta = (rows[name][new] for name in ("id", "x", "bandit", "beta"))
     head.pending.add(ids, x, bandit if head.policy.batch_shape else None)
     head.continue_after(int(ids[-1]))
-    if isinstance(head.policy, SoftUCBPolicy):
+    if isinstance(head.policy, SoftUCBPolicy) and head.policy.beta_module is None:
         raw = head.policy.raw_beta.data
         raw[bandit if raw.dim() else ()] = beta.to(raw) if raw.dim() else beta[-1].to(raw)
