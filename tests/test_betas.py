@@ -108,7 +108,7 @@ def test_the_native_kernel_plays_modules_drift_and_forgetting_like_eager(name, t
 
 
 @needs_compiler
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODULES)
 def test_modules_compile_without_a_break(name, seeded):
     policy = SoftUCBPolicy(4, beta_init=MODULES[name](seeded), coldness="smooth", dtype=D)
@@ -250,6 +250,17 @@ def test_what_cannot_be_is_refused(seeded):
         SegmentBeta(torch.tensor([0.5]))
     with pytest.raises(ValueError, match="init must be"):
         ScheduleBeta(10, init=torch.tensor([-1.0, 1.0]))
+    for init in (torch.tensor(1.0), torch.ones(2, 3), torch.ones(0)):
+        with pytest.raises(ValueError, match="init must have shape"):
+            ScheduleBeta(10, init=init)
+    with pytest.raises(TypeError, match="init must be a floating point tensor"):
+        ScheduleBeta(10, init=torch.tensor([1, 2]))
+    for names in ((), ("seen", "seen")):
+        with pytest.raises(ValueError, match="looks_at must be at least one name, each of them once"):
+            SituationBeta(horizon=10, looks_at=names)
+    for wrong, named in ((torch.nn.Linear(2, 1), "Linear"), (ScheduleBeta, "the class ScheduleBeta")):
+        with pytest.raises(TypeError, match=f"must be a number, a tensor or a BetaModule that was made, got {named}"):
+            SoftUCBPolicy(4, beta_init=wrong)
     episode = Episode(problem_of(seeded), 5, 6)
     with pytest.raises(ValueError, match="delta must be fixed"):
         paper(SoftUCBPolicy(4, learn_delta=True, dtype=D), episode, horizon=5, eta=0.0, record=())
@@ -277,3 +288,65 @@ def test_the_pretrained_network_comes_with_the_package():
     kind["generator"] = torch.Generator().manual_seed(1)
     guessed = rollout(SoftUCBPolicy(10, beta_init=3.25), problem, **kind).regret.sum(0).mean()  # Eq. 5's
     assert learned < 0.5 * guessed
+
+
+def test_a_segment_for_every_bandit_named_or_not(seeded):
+    policy = SoftUCBPolicy(2, beta_init=SegmentBeta(torch.tensor([0, 1, 1])))
+    policy.reset(batch_shape=(5,))
+    for bandit in (None, torch.tensor([0, 2]), torch.tensor([4])):
+        with pytest.raises(ValueError, match=r"beta has shape \(3,\), which does not fit batch_shape \(5,\)"):
+            policy(torch.eye(2), bandit=bandit)
+
+
+def test_segments_of_any_integer_type():
+    betas = SegmentBeta(torch.tensor([0, 1, 1, 2], dtype=torch.uint8), init=0.5)  # torch would take uint8 for a mask
+    assert betas(torch.empty(0)).shape == (4,)
+
+
+def test_a_module_comes_back_from_below_zero_at_once(seeded):
+    """Else both ends of its differences would read as 0, and so would their slope."""
+    episode = Episode(problem_of(seeded), 5, 6)
+    for module in (ScheduleBeta(30, init=0.0), SegmentBeta(torch.arange(20) % 3, init=0.0)):
+        policy = SoftUCBPolicy(4, beta_init=module, coldness="smooth", dtype=D)
+        with torch.no_grad():
+            module.raw.fill_(-2.0)
+        common_random_numbers(policy, episode, horizon=30, eta=0.0, record=()).loss.backward()
+        assert (module.raw == 0).all()
+        assert (module.raw.grad < 0).all()  # some exploration is better than none
+    number = SoftUCBPolicy(4, beta_init=0.0, coldness="smooth", dtype=D)
+    common_random_numbers(number, episode, horizon=30, eta=0.0, record=()).loss.backward()
+    one = SegmentBeta(torch.zeros(20, dtype=torch.long), init=0.0)
+    policy = SoftUCBPolicy(4, beta_init=one, coldness="smooth", dtype=D)
+    common_random_numbers(policy, episode, horizon=30, eta=0.0, record=()).loss.backward()
+    torch.testing.assert_close(one.raw.grad[0], number.raw_beta.grad)
+
+
+@pytest.mark.parametrize("raw", [50.0, -50.0])
+def test_delta_needs_no_projection(raw):
+    policy = SoftUCBPolicy(2, learn_delta=True)
+    policy.update(torch.eye(2).repeat(50, 1), torch.tensor([1.0, 0.0]).repeat(50))
+    with torch.no_grad():
+        policy.raw_delta.fill_(raw)
+    assert policy(torch.eye(2)).probs.isfinite().all()
+    assert 0.5 <= policy.delta < 1
+    policy.delta.backward(torch.tensor(raw))  # downhill leads back, and no further away
+    assert policy.raw_delta.grad * raw > 0
+    policy.raw_delta.grad = None
+    policy.delta.backward(torch.tensor(-raw))
+    assert policy.raw_delta.grad == 0
+
+
+@needs_compiler
+@pytest.mark.parametrize("beta", ["tensor", "segments"])
+def test_the_native_kernel_takes_one_beta_a_trajectory_for_no_other(beta, seeded):
+    """A batch (n, 1) played for n rounds has betas of the shape of a schedule's; a wrong number of them is refused."""
+    problem = problem_of(seeded, count=16)
+    tall = type(problem)(problem.arms.unsqueeze(1), problem.means.unsqueeze(1))
+    values = torch.linspace(0, 3, 16).view(16, 1)
+    module = SegmentBeta(torch.arange(16).view(16, 1))
+    module.raw.data.copy_(values.flatten())
+    policy = SoftUCBPolicy(4, beta_init=values if beta == "tensor" else module, dtype=D)
+    eager, fast = (rollout(policy, tall, horizon=16, generator=seeded(1), compile=how).regret for how in (False, "native"))
+    torch.testing.assert_close(fast, eager, atol=1e-10, rtol=0)
+    with pytest.raises(ValueError, match="does not fit batch_shape"):
+        rollout(policy, problem_of(seeded, count=40), horizon=4, compile="native")

@@ -8,7 +8,15 @@ import torch
 
 from tests import reference
 from tests.policies.cases import POLICIES, SAMPLED
-from torch_softucb import BanditProblem, LinUCB, NumericalError, SoftUCBPolicy, rollout, synthetic_problem
+from torch_softucb import (
+    BanditProblem,
+    LinUCB,
+    NumericalError,
+    SituationBeta,
+    SoftUCBPolicy,
+    rollout,
+    synthetic_problem,
+)
 from torch_softucb import functional as F
 from torch_softucb.compiled import find_compiler
 from torch_softucb.simulation import Simulation
@@ -286,3 +294,27 @@ def test_a_discount_that_cannot_be_is_refused(seeded):
     for discount in (0.0, 1.5):
         with pytest.raises(ValueError, match=r"rollout: discount must be in \(0, 1\]"):
             rollout(SoftUCBPolicy(3), problem, horizon=3, discount=discount)
+
+
+@pytest.mark.parametrize("compile", [False, "native"])
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+def test_play_goes_on_from_a_saved_state(compile, discount, seeded):
+    """With a tally, drift and forgetting; the saved state can be loaded again: play does not write into it."""
+    if compile and find_compiler() is None:
+        pytest.skip("needs a C++ compiler")
+    problem = synthetic_problem(num_problems=6, num_arms=5, dim=3, turn=0.1, generator=seeded(0))
+    policy = SoftUCBPolicy(3, beta_init=SituationBeta.pretrained(horizon=20), coldness="lagged")
+
+    def opened(seed):
+        return Simulation(policy, problem, generator=seeded(seed), discount=discount, compile=compile)
+
+    def regret(simulation, rounds):
+        return torch.cat([play.regret.clone() for play in simulation.play(rounds, look=lambda t: False)])
+
+    whole, begun = regret(opened(1), 20), opened(1)
+    regret(begun, 9)
+    state = begun.state_dict()
+    for _ in range(2):
+        resumed = opened(2)
+        resumed.load_state_dict(state)
+        assert torch.equal(regret(resumed, 11), whole[9:])

@@ -18,7 +18,16 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_choice, check_integer, check_not_negative, check_number, check_segments
+from torch_softucb.checks import (
+    check_choice,
+    check_float_tensor,
+    check_integer,
+    check_looks_at,
+    check_not_negative,
+    check_number,
+    check_segments,
+    check_shape,
+)
 from torch_softucb.functional.policy import masked
 from torch_softucb.types import Estimate
 
@@ -86,6 +95,9 @@ class BetaModule(nn.Module, ABC):
             other.__dict__["horizon"] = check_integer(type(self).__name__, "horizon", horizon, low=1)
         return other
 
+    def project_(self) -> None:
+        """Take parameters that stand for a beta back to 0 from below: see ``SoftUCBPolicy.project_``."""
+
     @property
     @abstractmethod
     def typical(self) -> float:
@@ -131,8 +143,12 @@ class SegmentBeta(BetaModule):
         super().__init__()
         check_segments("SegmentBeta", segments)
         init = check_number("SegmentBeta", "init", init, low=0.0)
-        self.register_buffer("segments", segments)
+        self.register_buffer("segments", segments.long())
         self.raw = nn.Parameter(torch.full((int(segments.max()) + 1,), init))
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        self.raw.clamp_(min=0)
 
     @property
     def typical(self) -> float:
@@ -164,8 +180,14 @@ class ScheduleBeta(BetaModule):
         knots = check_integer("ScheduleBeta", "knots", knots, low=2)
         if not isinstance(init, Tensor):
             init = torch.full((knots,), check_number("ScheduleBeta", "init", init, low=0.0))
+        check_float_tensor("ScheduleBeta", "init", init)
+        check_shape("ScheduleBeta", "init", init.shape, init.dim() == 1 and len(init) > 0, "(knots,)")
         check_not_negative("ScheduleBeta", "init", init)
         self.raw = nn.Parameter(init.detach().clone())
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        self.raw.clamp_(min=0)
 
     @property
     def typical(self) -> float:
@@ -203,6 +225,7 @@ class SituationBeta(BetaModule):
         self.init = check_number("SituationBeta", "init", init, low=0.0, open_low=True)
         for name in looks_at:
             check_choice("SituationBeta", "looks_at", name, SITUATION)
+        check_looks_at("SituationBeta", looks_at)
         self.looks_at = tuple(looks_at)
         size = len(self.looks_at) + 2 * ("seen" in self.looks_at)
         self.hidden = nn.Linear(size, check_integer("SituationBeta", "hidden", hidden, low=1))
@@ -250,7 +273,7 @@ class SituationBeta(BetaModule):
     def forward(self, situation: Tensor, bandit: Tensor | None = None) -> Tensor:
         inputs = self.inputs(situation)
         bend = self.linear(inputs) + self.correction(torch.tanh(self.hidden(inputs)))
-        beta: Tensor = self.init * bend.squeeze(-1).clamp(-_MOST, _MOST).exp()
+        beta: Tensor = self.init * F.bounded(bend.squeeze(-1), -_MOST, _MOST).exp()
         return beta
 
 

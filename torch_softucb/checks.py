@@ -191,6 +191,12 @@ def check_beta_is_number(where: str, raw: Tensor | None, module: object) -> Tens
     return raw
 
 
+def check_beta_module(where: str, beta: object, kind: type) -> None:
+    if isinstance(beta, type | torch.nn.Module) and not isinstance(beta, kind):
+        name = f"the class {beta.__name__}" if isinstance(beta, type) else type(beta).__name__
+        raise TypeError(f"{where}: beta_init must be a number, a tensor or a {kind.__name__} that was made, got {name}")
+
+
 def check_delta_fixed(where: str, raw: Tensor | None) -> None:
     if raw is not None:
         raise ValueError(
@@ -218,6 +224,26 @@ def check_segments(where: str, segments: Any) -> None:
     if not integer or not segments.numel() or bool((segments < 0).any()):
         shown = f"{segments.dtype} {tuple(segments.shape)}" if isinstance(segments, Tensor) else type(segments).__name__
         raise ValueError(f"{where}: segments must be integers >= 0, one for every bandit, got {shown}; number them from 0")
+
+
+def check_looks_at(where: str, names: Sequence[str]) -> None:
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"{where}: looks_at must be at least one name, each of them once, got {tuple(names)!r}")
+
+
+def check_turn(where: str, turn: object, batch: torch.Size, *, drifts: bool) -> None:
+    if isinstance(turn, Tensor):
+        check_batch(where, "turn", turn, batch)
+        check_finite(where, "turn", turn)
+    else:
+        check_number(where, "turn", turn, low=-math.inf, open_low=True)
+    if not drifts and bool((torch.as_tensor(turn) != 0).any()):
+        raise ValueError(f"{where}: turn must be 0 without turned, the means that they turn to, got {turn!r}; give both")
+
+
+def check_plane(where: str, dim: int) -> None:
+    if dim < 2:
+        raise ValueError(f"{where}: dim must be at least 2 for theta to turn in a plane, got {dim}; use turn=0")
 
 
 def check_carried_gamma(where: str, gamma: Tensor | None, bandits: torch.Size) -> Tensor:
@@ -351,7 +377,10 @@ def check_training_checkpoint(path: object, state: object) -> None:
 def check_checkpoint_kind(where: str, mine: Collection[str], saved: Collection[str]) -> None:
     if set(mine) != set(saved):
         other = sorted(set(mine) ^ set(saved))[0]
-        raise ValueError(f"{where}: the checkpoint is of another kind of training ({other!r} is in one of them only)")
+        advice = "; give the module that it was trained with as beta_init" if "beta_module" in other else ""
+        raise ValueError(
+            f"{where}: the checkpoint is of another kind of training ({other!r} is in one of them only){advice}"
+        )
 
 
 def check_episodes(where: str, one_episode: bool, wanted: bool) -> None:
@@ -824,3 +853,12 @@ def check_policy_file(path: object, text: Collection[str], tensors: Collection[s
 def check_dual(where: str, auto: bool) -> None:
     if not auto:
         raise ValueError(f"{where}: eta must be 'auto' for it, got a number, which no reward moves")
+
+
+def check_dense_ids(where: str, rows: int, met: int) -> None:
+    """Ids are rows of the statistics: far-off ones would ask for memory that nobody uses."""
+    if rows > 64 * met + 4096:
+        raise ValueError(
+            f"{where}: bandit ids must be rows of the statistics, from 0, got {met} bandits with ids up to {rows - 1}; "
+            "number them anew"
+        )

@@ -223,4 +223,4 @@ class Simulation:
         for name, value in self.arms.state_dict().items():
             value.copy_(state[name])
         for name in ("gamma", "memory", "noise_key", "action_key"):
-            setattr(self, name, state[name].to(self.means.device))
+            setattr(self, name, state[name].to(self.means.device, copy=True))  # play writes into them

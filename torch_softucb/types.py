@@ -18,6 +18,7 @@ from torch_softucb.checks import (
     check_same_dtype,
     check_shape,
     check_slate,
+    check_turn,
 )
 from torch_softucb.functional.draw import draw_arm
 from torch_softucb.functional.policy import masked
@@ -68,6 +69,7 @@ class NativeRule(NamedTuple):
     odds: float = 0.0  # soft: delta / (1 - delta)
     smoothing: float = 0.0  # soft_smooth
     epsilon: float = 0.0  # greedy: probability shared by all allowed arms
+    by_round: bool = False  # is scale (n, 1)?
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +179,7 @@ class BanditProblem:
             fits = self.turned.shape == self.means.shape
             check_shape(where, "turned", self.turned.shape, fits, f"of means {tuple(self.means.shape)}")
             check_finite(where, "turned", self.turned)
+        check_turn(where, self.turn, self.batch_shape, drifts=self.turned is not None)
 
     @property
     def batch_shape(self) -> torch.Size:

@@ -31,7 +31,7 @@ def test_grids_and_lessons_simulate_equally_many_rounds():
     spent = small.points * play(lin_ucb(0.5), setting.games("tune", small.tune, small.horizon)).rounds
     assert spent == small.points * small.tune * small.horizon
     for lesson in worth.LESSONS.values():
-        per_step = budget.trajectories // lesson.share * lesson.rollouts
+        per_step = budget.trajectories * lesson.rollouts
         rounds = budget.steps(per_step) * per_step
         assert 0.95 * budget.points * budget.tune <= rounds <= budget.points * budget.tune
 

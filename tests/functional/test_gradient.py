@@ -165,3 +165,13 @@ def test_d9_sgd_does_the_papers_step_exactly():
     (-F.nonnegative(raw) * 3.0).backward()  # g_hat = 3
     optimiser.step()
     assert F.nonnegative(raw).item() == 0.5 + 0.1 * 3.0
+
+
+def test_bounded_keeps_values_and_lets_a_gradient_leave_either_end():
+    raw = torch.tensor([-3.0, -1.0, 0.2, 1.0, 7.0], dtype=torch.double, requires_grad=True)
+    value = F.bounded(raw, -1.0, 1.0)
+    assert torch.equal(value, raw.detach().clamp(-1, 1))
+    (rising,) = torch.autograd.grad(value, raw, -torch.ones(5, dtype=torch.double), retain_graph=True)
+    assert rising.tolist() == [-1.0, -1.0, -1.0, -1.0, 0.0]  # descent raises: only what is beyond the upper end stays
+    (falling,) = torch.autograd.grad(value, raw, torch.ones(5, dtype=torch.double))
+    assert falling.tolist() == [0.0, 1.0, 1.0, 1.0, 1.0]

@@ -67,3 +67,22 @@ def test_drift_survives_slices_copies_and_casts(seeded):
     torch.testing.assert_close(problem.to(torch.double).means_at(7).float(), want)
     with pytest.raises(ValueError, match="turned must have shape of means"):
         BanditProblem(problem.arms, problem.means, turned=problem.means[0])
+
+
+@pytest.mark.parametrize(
+    ("turn", "match"),
+    [
+        (float("nan"), "turn must be in"),
+        ("fast", "turn must be a number"),
+        (torch.ones(3), r"turn must have shape \(\) or \(5,\)"),
+        (torch.full((5,), float("inf")), "turn must be finite"),
+    ],
+)
+def test_a_turn_that_cannot_be_is_refused(turn, match, seeded):
+    problem = synthetic_problem(num_problems=5, num_arms=6, dim=3, generator=seeded(0))
+    with pytest.raises((TypeError, ValueError), match=match):
+        BanditProblem(problem.arms, problem.means, turned=problem.means, turn=turn)
+    with pytest.raises(ValueError, match="turn must be 0 without turned"):
+        BanditProblem(problem.arms, problem.means, turn=0.1)
+    with pytest.raises(ValueError, match="dim must be at least 2 for theta to turn"):
+        synthetic_problem(num_problems=5, dim=1, turn=0.1)

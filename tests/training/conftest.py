@@ -24,10 +24,10 @@ def tiny():
 def fit(tmp_path):
     """Train without a progress bar; logs under the test's own folder."""
 
-    def run(model, data, **kind):
+    def run(model, data, resume=None, **kind):
         quick = {"enable_progress_bar": False, "callbacks": [], "enable_checkpointing": False, "val_check_interval": 1.0}
         trainer = trainer_for(tmp_path / "logs", **(quick | kind))
-        trainer.fit(model, datamodule=data, **({"weights_only": True}))
+        trainer.fit(model, datamodule=data, ckpt_path=resume, weights_only=True)
         return trainer
 
     return run

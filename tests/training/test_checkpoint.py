@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 
+import lightning as L
 import pytest
 import torch
 
-from torch_softucb import SoftUCBPolicy
-from torch_softucb.training import AtomicCheckpointIO
+from torch_softucb import ScheduleBeta, SituationBeta, SoftUCBPolicy
+from torch_softucb.training import AtomicCheckpointIO, Family, FamilyDataModule, SoftUCBMeta, SoftUCBOffline
+from torch_softucb.training.data import planned_steps
 
 RUN = """
 import logging, sys, time, torch, lightning as L
@@ -136,3 +138,69 @@ def test_a_policy_alone_saves_and_loads_in_plain_torch(tmp_path):
     other.load_state_dict(torch.load(tmp_path / "policy.pt", weights_only=True))
     arms = torch.randn(4, 3)
     assert other(arms).probs.equal(policy(arms).probs)
+
+
+class _Keep(L.Callback):
+    """A checkpoint in the middle, written where ModelCheckpoint writes it."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.global_step == 3:
+            trainer.save_checkpoint(self.path, weights_only=False)
+
+
+def _auto():
+    return SoftUCBOffline(dim=3, horizon=12, eta="auto")
+
+
+def _differences():
+    return SoftUCBOffline(dim=3, horizon=12, coldness="smooth", estimator="common_random_numbers")
+
+
+def _schedule():
+    kind = {"coldness": "smooth", "estimator": "trajectory", "learn_delta": True}
+    return SoftUCBOffline(dim=3, horizon=12, beta_init=ScheduleBeta(12), **kind)
+
+
+def _family():
+    return SoftUCBMeta(beta=SituationBeta(horizon=12))
+
+
+@pytest.mark.parametrize("make", [_auto, _differences, _schedule, _family])
+def test_resumed_learning_goes_on_with_the_next_batch_rate_and_eta(make, tiny, fit, tmp_path):
+    ends = []
+    for resume in (None, tmp_path / "middle.ckpt"):
+        torch.manual_seed(0 if resume is None else 1)
+        data = tiny(fresh_problems=True)
+        if make is _family:
+            sizes = {"num_arms": (3, 6), "dim": (2, 4), "horizon": (10, 20)}
+            data = FamilyDataModule(family=Family(**sizes), trajectories=8, num_steps=6, eval_members=1, eval_trajectories=8)
+        model = make()
+        fit(model, data, callbacks=[_Keep(tmp_path / "middle.ckpt")] if resume is None else [], resume=resume)
+        ends.append({name: value.clone() for name, value in model.state_dict().items()})
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {},
+        {"max_epochs": 3},
+        {"max_steps": 4},
+        {"limit_train_batches": 4},
+        {"limit_train_batches": 0.5},
+        {"accumulate_grad_batches": 4, "max_epochs": 2},
+    ],
+)
+def test_the_number_of_steps_is_told_beforehand(kind, tiny, fit):
+    told = []
+
+    class Asked(SoftUCBOffline):
+        def configure_optimizers(self):
+            told.extend((planned_steps(self.trainer), self.trainer.estimated_stepping_batches))
+            return super().configure_optimizers()
+
+    fit(Asked(dim=3, horizon=4), tiny(), limit_val_batches=0, **kind)
+    assert told[0] == told[1]

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from tests import reference
-from torch_softucb import rollout, synthetic_problem
+from torch_softucb import ScheduleBeta, SituationBeta, rollout, synthetic_problem
 from torch_softucb.training import BetaWarning, SoftUCBOffline
 from torch_softucb.training.data import Episode
 from torch_softucb.training.dual import Dual
@@ -159,3 +159,31 @@ def test_eta_is_a_number_or_auto():
         SoftUCBOffline(eta="auto", target_coverage=1.0)
     with pytest.raises(ValueError, match="estimator must be"):
         SoftUCBOffline(estimator="reinforce")
+
+
+def test_validation_forgets_as_training_does():
+    model = SoftUCBOffline(dim=3, horizon=12)
+    problem = synthetic_problem(num_problems=16, num_arms=4, dim=3, turn=0.2, generator=torch.Generator().manual_seed(0))
+    episode = Episode(problem, 1, 2, discount=0.8)
+    own = episode.play(model.frozen_policy(), horizon=12).cumulative_regret
+    assert torch.equal(model.evaluate(episode)["soft_ucb"], own)
+
+
+def test_a_checkpoint_with_a_module_says_what_it_needs(tiny, fit, tmp_path):
+    model = SoftUCBOffline(
+        dim=3, horizon=12, beta_init=ScheduleBeta(12), coldness="smooth", estimator="trajectory", learn_delta=True
+    )
+    fit(model, tiny(num_steps=2)).save_checkpoint(tmp_path / "schedule.ckpt")
+    with pytest.raises(ValueError, match="give the module that it was trained with as beta_init"):
+        SoftUCBOffline.load_from_checkpoint(tmp_path / "schedule.ckpt", weights_only=True)
+    again = SoftUCBOffline.load_from_checkpoint(tmp_path / "schedule.ckpt", beta_init=ScheduleBeta(12), weights_only=True)
+    assert torch.equal(again.policy.beta_module.raw, model.policy.beta_module.raw)
+
+
+def test_a_module_takes_the_runs_horizon_and_small_steps():
+    """Whatever the estimator: SGD at a rate made for one number would throw a network's weights away."""
+    for kind in ({}, {"eta": "auto"}, {"estimator": "trajectory", "coldness": "smooth"}):
+        model = SoftUCBOffline(dim=3, horizon=77, beta_init=SituationBeta(horizon=1024), **kind)
+        assert model.policy.beta_module.horizon == 77
+        assert model.lr == 0.02
+        assert isinstance(model.default_optimizer(), torch.optim.Adam)

@@ -104,3 +104,11 @@ def test_trajectories_with_betas_of_their_own_get_a_gradient_each(seeded):
         trajectory(policy, episode, horizon=20, eta=0.0, record=()).loss.backward()
     assert own.raw_beta.grad.shape == (15,)
     torch.testing.assert_close(own.raw_beta.grad.sum(), one.raw_beta.grad, atol=1e-10, rtol=0)
+
+
+def test_processes_play_trajectories_of_their_own(seeded):
+    """One problem for all, as in the paper's setting: what tells processes apart are the ids."""
+    problem = _problem(1, seeded)[0].repeat(32)
+    policy = SoftUCBPolicy(3, coldness="smooth", dtype=D)
+    first, second = (play(policy, Episode(problem[part], 1, 2), horizon=20).regret for part in (slice(16), slice(16, None)))
+    assert not torch.equal(first, second)

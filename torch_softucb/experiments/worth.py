@@ -30,10 +30,10 @@ class Budget:
     """How much is simulated."""
 
     test: int = 1024  # problems
-    tune: int = 512  # problems for each point of a grid
+    tune: int = 256  # problems for each point of a grid
     points: int = 40
     horizon: int = 1024
-    trajectories: int = 512  # a training step
+    trajectories: int = 256  # a training step
 
     def steps(self, per_step: int) -> int:
         """Training steps that cost as many rounds as a grid does."""
@@ -58,7 +58,6 @@ class Lesson:
     beta: str = "number"  # or "schedule", "situation"
     learn_delta: bool = False
     rollouts: int = 1  # for each trajectory of a step
-    share: int = 1  # a step plays this part of the budget's trajectories, and there are as many times more steps
     start: float = 1.0
 
 
@@ -69,7 +68,7 @@ LESSONS = {
     "common random numbers": Lesson("common_random_numbers", rollouts=3),
     "trajectory, delta too": Lesson("trajectory", learn_delta=True),
     "trajectory, schedule": Lesson("trajectory", beta="schedule"),
-    "trajectory, situation": Lesson("trajectory", beta="situation", share=4),
+    "trajectory, situation": Lesson("trajectory", beta="situation"),
 }
 
 
@@ -112,13 +111,12 @@ def _optimizer(lesson: Lesson, parameters: list[nn.Parameter], steps: int) -> tu
 def learn(lesson: Lesson, setting: Setting, budget: Budget) -> tuple[Maker, float | None]:
     """Policies that have learned, and their beta if it is a number; regret is weighed as SoftUCBMeta does it."""
     make, parameters = _learner(lesson, budget.horizon)
-    count = max(8, budget.trajectories // lesson.share)
-    steps = budget.steps(count * lesson.rollouts)
+    steps = budget.steps(budget.trajectories * lesson.rollouts)
     optimizer, scheduler = _optimizer(lesson, parameters, steps)
     eta: Any = Dual(0.85) if lesson.eta == "auto" else lesson.eta
     torch.manual_seed(0)
     for step in range(steps):
-        episode = setting.lesson(step, count, budget.horizon)
+        episode = setting.lesson(step, budget.trajectories, budget.horizon)
         assert episode.horizon is not None
         policy = make(episode.problem.dim, episode.horizon)
         signal = ESTIMATORS[lesson.estimator](policy, episode, horizon=episode.horizon, eta=eta, record=(), compile="native")

@@ -14,7 +14,13 @@ from torch_softucb.functional.dual import (
     unsigned_slope,
 )
 from torch_softucb.functional.evidence import LinearPosterior, bayesian_ridge
-from torch_softucb.functional.gradient import expected_reward, nonnegative, nonnegative_gradient, reward_and_gradient
+from torch_softucb.functional.gradient import (
+    bounded,
+    expected_reward,
+    nonnegative,
+    nonnegative_gradient,
+    reward_and_gradient,
+)
 from torch_softucb.functional.index import soft_ucb_index
 from torch_softucb.functional.noise import log_noise, residual_sum, tallied
 from torch_softucb.functional.objective import (
@@ -68,6 +74,7 @@ __all__ = [
     "arm_probabilities",
     "bayesian_ridge",
     "beta_upper_bound",
+    "bounded",
     "coldness",
     "coverage",
     "coverage_error",

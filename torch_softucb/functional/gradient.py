@@ -115,6 +115,21 @@ def nonnegative_gradient(raw: Tensor, grad: Tensor) -> Tensor:
     return torch.where((raw > 0) | (grad < 0), grad, torch.zeros_like(grad))
 
 
+def bounded(raw: Tensor, low: float, high: float) -> Tensor:
+    """``raw`` within [low, high], with a gradient that can leave either end again, as :func:`nonnegative`'s can leave 0.
+
+    Example:
+        >>> raw = torch.tensor([0.5, 2.0, 2.0], requires_grad=True)
+        >>> bounded(raw, 0.0, 1.0).backward(torch.tensor([3.0, 3.0, -3.0]))
+        >>> raw.grad
+        tensor([3., 3., 0.])
+    """
+    if not (torch.is_grad_enabled() and raw.requires_grad):
+        return raw.clamp(low, high)
+    below = torch.where(raw > high, high - nonnegative(high - raw), raw)
+    return torch.where(below < low, low + nonnegative(below - low), below)
+
+
 def nonnegative(raw: Tensor) -> Tensor:
     """max(raw, 0), with a gradient that can leave 0 again (departure D9).
 

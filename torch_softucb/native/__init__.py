@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_native
+from torch_softucb.checks import check_beta_fits, check_native
 from torch_softucb.compiled import Fast, Played, Playing, find_compiler, warn_eager
 from torch_softucb.fixed_arms import ForgettingArms
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
@@ -98,7 +98,8 @@ def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> Played:
         situation = None if situation is None else situation.unsqueeze(0)
     else:
         scale, situation = rule.scale, _looked(simulation, seen)
-    if scale.shape != (n, 1):
+    if not rule.by_round:
+        check_beta_fits(type(simulation.policy).__name__, scale.shape, batch)
         scale = scale.reshape(1, -1)
     if simulation.policy.normals_per_decision:
         draws = draws.movedim(-1, 1)

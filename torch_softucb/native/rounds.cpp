@@ -440,6 +440,7 @@ void rounds(int64_t kind, const at::Tensor &arms, const at::Tensor &means, const
     TORCH_CHECK(!*t || ((*t)->is_contiguous() && (*t)->scalar_type() == means.scalar_type()), "rounds: not contiguous, or mixed");
   const int64_t n = noise.size(0), K = means.size(0), B = means.size(1), d = root.size(0);
   TORCH_CHECK(scale.dim() == 2 && scale.scalar_type() == means.scalar_type(), "rounds: scale must be (n or 1, B or 1)");
+  TORCH_CHECK((scale.size(0) == 1 || scale.size(0) == n) && (scale.size(1) == 1 || scale.size(1) == B), "rounds: scale does not fit");
   TORCH_CHECK(!scores || (scores->is_contiguous() && scores->numel() == SCORES * n * B), "rounds: scores do not fit");
   TORCH_CHECK(draws.numel() == n * B * (kind == THOMPSON ? d : 1) && regret.numel() == n * B, "rounds: draws do not fit");
   AT_DISPATCH_FLOATING_TYPES(means.scalar_type(), "rounds", [&] {

@@ -113,7 +113,7 @@ class LinTS(BanditPolicy):
         return self._running(horizon=seen + 1)
 
     def native_rule(self, seen: Tensor) -> NativeRule:
-        return NativeRule("thompson", self._v(seen.unsqueeze(-1)))
+        return NativeRule("thompson", self._v(seen.unsqueeze(-1)), by_round=self._running is not None)
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         mu_hat, width, seen, _, perturb = estimate[:5]

@@ -79,7 +79,7 @@ class LinUCB(BanditPolicy):
         return self._running(horizon=seen + 1)
 
     def native_rule(self, seen: Tensor) -> NativeRule:
-        return NativeRule("greedy", self._radius(seen.unsqueeze(-1)))
+        return NativeRule("greedy", self._radius(seen.unsqueeze(-1)), by_round=self._running is not None)
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         mu_hat, width, seen = estimate[:3]

@@ -13,6 +13,7 @@ from torch_softucb.checks import (
     check_batch,
     check_beta_fits,
     check_beta_is_number,
+    check_beta_module,
     check_carried_gamma,
     check_choice,
     check_delta,
@@ -39,7 +40,7 @@ class SoftUCBPolicy(BanditPolicy):
             :class:`~torch_softucb.BetaModule` that says beta in every decision: one for every segment, a schedule over
             t / T, a small network over the situation.
         delta: Eq. 9's delta in [0.5, 1): arms found suboptimal get less than 1 - delta of the probability (D2).
-        learn_delta: make delta a parameter too, through its logit.
+        learn_delta: make delta a parameter too, through its logit; it stays between 0.5 and 0.99995.
         ridge_alpha: ridge weight alpha.
         coldness: ``current`` (gamma_t from S_t, Eq. 8), ``lagged`` (gamma_{t-1}, Algorithm 1 to the letter) or ``smooth``
             (continuous in beta), departure D6.
@@ -75,6 +76,7 @@ class SoftUCBPolicy(BanditPolicy):
         dtype: torch.dtype | None = None,
     ) -> None:
         module = beta_init if isinstance(beta_init, BetaModule) else None
+        check_beta_module("SoftUCBPolicy", beta_init, BetaModule)
         kind: dict[str, Any] = {"refresh_every": refresh_every, "device": device, "dtype": dtype}
         super().__init__(dim, ridge_alpha=ridge_alpha, tally=module is not None and module.needs_tally, **kind)
         self.fixed_delta = check_delta("SoftUCBPolicy", delta)
@@ -136,7 +138,13 @@ class SoftUCBPolicy(BanditPolicy):
     @property
     def delta(self) -> float | Tensor:  # ()
         """Eq. 9's delta; a differentiable tensor when it is learned."""
-        return self.fixed_delta if self.raw_delta is None else torch.sigmoid(F.nonnegative(self.raw_delta))
+        return self.fixed_delta if self.raw_delta is None else torch.sigmoid(self.delta_logit)
+
+    @property
+    def delta_logit(self) -> Tensor:  # ()
+        """log(delta / (1 - delta)), where delta is learned."""
+        assert self.raw_delta is not None
+        return F.bounded(self.raw_delta, 0.0, _MOST_LOGIT)
 
     @property
     def kappa(self) -> float | None:
@@ -147,10 +155,13 @@ class SoftUCBPolicy(BanditPolicy):
     def project_(self) -> None:
         """Set a raw beta that an optimiser took below 0 to 0, so that its way back is not longer than its step.
 
-        Nobody must call this: beta reads as 0 meanwhile (D9), and delta as 0.5. The trainers do, after every step.
+        Nobody must call this: beta reads as 0 meanwhile (D9), and delta as the end of its range that it is beyond. The
+        trainers do, after every step.
         """
         if self.beta_module is None:
             self.raw_beta.clamp_(min=0)
+        else:
+            self.beta_module.project_()
         if self.raw_delta is not None:
             self.raw_delta.clamp_(0, _MOST_LOGIT)
 
@@ -162,6 +173,8 @@ class SoftUCBPolicy(BanditPolicy):
         if self.beta_module is None:
             return self._beta_rows(batch, bandit), None
         situation = self.beta_module.situation(estimate, mask)
+        if bandit is not None and not self.beta_module.looks_at:  # one a bandit: for those that are not named, too
+            check_beta_fits("SoftUCBPolicy", self.beta_module(situation).shape, self.batch_shape)
         beta: Tensor = self.beta_module(situation, bandit)
         check_beta_fits("SoftUCBPolicy", beta.shape, batch)
         return beta, situation
@@ -235,6 +248,7 @@ class SoftUCBPolicy(BanditPolicy):
         )
 
     def native_rule(self, seen: Tensor) -> NativeRule:
+        by_round = False
         if self.beta_module is None:
             beta = self.beta.detach()
         elif self.looks_around:
@@ -243,9 +257,11 @@ class SoftUCBPolicy(BanditPolicy):
             with torch.no_grad():
                 looked = seen.unsqueeze(-1)[:, : len(self.beta_module.looks_at)]
                 beta = self.beta_module(looked)
-                beta = beta.unsqueeze(-1) if self.beta_module.looks_at else beta  # (n, 1): for each of the rounds
+                by_round = bool(self.beta_module.looks_at)
+                beta = beta.expand(len(seen)).unsqueeze(-1) if by_round else beta  # (n, 1): for each of the rounds
         delta = float(self.delta)
-        return NativeRule(f"soft_{self.coldness}", beta, odds=delta / (1 - delta), smoothing=self.smoothing)
+        odds = delta / (1 - delta)
+        return NativeRule(f"soft_{self.coldness}", beta, odds=odds, smoothing=self.smoothing, by_round=by_round)
 
     def _next_gamma(self, decision: Decision | None, old: Tensor) -> Tensor:
         if not self.carries_gamma:
@@ -253,6 +269,7 @@ class SoftUCBPolicy(BanditPolicy):
         gamma = None if decision is None else decision.next_gamma
         return check_carried_gamma("SoftUCBPolicy.update", gamma, old.shape).to(torch.float64)
 
+    @torch.no_grad()
     def extra_repr(self) -> str:
         if self.beta_module is not None:
             beta = "module"

@@ -2,7 +2,7 @@
 
 import torch
 
-from torch_softucb.checks import check_integer, check_number
+from torch_softucb.checks import check_integer, check_number, check_plane
 from torch_softucb.streams import normals, stream_key, uniforms
 from torch_softucb.types import BanditProblem
 
@@ -42,6 +42,7 @@ def synthetic_problem(
     means = (arms @ theta.unsqueeze(-1)).squeeze(-1)
     if not check_number(where, "turn", turn, low=0.0):
         return BanditProblem(arms, means, noise_std)
+    check_plane(where, dim)
     other = normals(key, ids, start=size + dim, count=dim, dtype=like.dtype).T
     other = torch.nn.functional.normalize(other - (other * theta).sum(-1, keepdim=True) * theta, dim=-1)
     return BanditProblem(arms, means, noise_std, turned=(arms @ other.unsqueeze(-1)).squeeze(-1), turn=turn)

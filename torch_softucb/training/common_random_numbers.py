@@ -18,16 +18,16 @@ def difference(
     policy: SoftUCBPolicy, episode: Episode, parameter: Tensor, at: int, *, horizon: int, compile: bool | str
 ) -> Tensor:
     """Slope of the mean reward in ``parameter.view(-1)[at]``, by two rollouts."""
+    policy.project_()  # else both sides of a beta far below 0 would read as 0
     flat = parameter.data.view(-1)
     here = flat[at].clone()
     step = STEP * here.abs() + 0.01
-    ends = torch.stack((here - step, here + step))
-    if parameter is policy.raw_beta:
-        ends = ends.clamp(min=0)  # below 0 beta reads as 0
-    means = []
+    ends, means = [], []
     try:
-        for end in ends:
+        for end in (here - step, here + step):
             flat[at] = end
+            policy.project_()  # below 0 a beta reads as 0
+            ends.append(flat[at].clone())
             played = episode.play(policy, horizon=horizon, compile=compile)
             means.append(-played.regret.mean())
     finally:

@@ -1,5 +1,6 @@
 """Problems for training, validation and test, from disjoint streams that can be entered at any step."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -85,6 +86,21 @@ class EpisodeLoader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_seed_kept("BanditDataModule", self.data.seed, state["seed"])
         self.position = state["position"]
+
+
+def planned_steps(trainer: L.Trainer) -> int:
+    """Optimiser steps of a run, told without opening the loader.
+
+    ``trainer.estimated_stepping_batches`` opens it, and Lightning restores a loader's place only when it opens it later: a
+    resumed run would meet its first batches again.
+    """
+    batches = getattr(getattr(trainer, "datamodule", None), "num_steps", None)
+    if batches is None or trainer.max_epochs is None or trainer.max_epochs < 0:
+        return max(1, int(trainer.estimated_stepping_batches))
+    limit = trainer.limit_train_batches
+    batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
+    steps = math.ceil(batches / trainer.accumulate_grad_batches) * trainer.max_epochs
+    return max(1, steps if trainer.max_steps < 0 else min(steps, trainer.max_steps))
 
 
 class BanditDataModule(L.LightningDataModule):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import lightning as L
 import torch
 
-from torch_softucb.checks import check_divides, check_integer, check_number, check_range
+from torch_softucb.checks import check_divides, check_integer, check_number, check_plane, check_range
 from torch_softucb.problems import synthetic_problem
 from torch_softucb.streams import mixed_seed
 from torch_softucb.training.data import Episode, EpisodeLoader, stage_seed
@@ -46,7 +46,8 @@ class Family:
     def __post_init__(self) -> None:
         for name in ("num_arms", "dim", "horizon", "noise_std", "turn"):
             check_range("Family", name, getattr(self, name), low=0.0 if name in ("noise_std", "turn") else 1.0)
-        check_number("Family", "drifting", self.drifting, low=0.0, high=1.0, closed_high=True)
+        if check_number("Family", "drifting", self.drifting, low=0.0, high=1.0, closed_high=True):
+            check_plane("Family", round(self.dim[0]))
         check_number("Family", "discount", self.discount, low=0.0, high=1.0, open_low=True, closed_high=True)
 
     def member(self, *, seed: int) -> "Member":

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_softucb.betas import BetaModule, SituationBeta
 from torch_softucb.checks import check_number
 from torch_softucb.policies import LinUCB, SoftUCBPolicy
-from torch_softucb.training.data import Episode
+from torch_softucb.training.data import Episode, planned_steps
 from torch_softucb.training.trajectory import trajectory
 
 
@@ -56,7 +56,7 @@ class SoftUCBMeta(L.LightningModule):
             optimizer: torch.optim.Optimizer = torch.optim.Adam(self.beta.parameters(), lr=self.lr, betas=(0.9, 0.98))
         else:
             optimizer = self.make_optimizer(self.beta.parameters())
-        steps = max(1, int(self.trainer.estimated_stepping_batches))
+        steps = planned_steps(self.trainer)
         cosine = torch.optim.lr_scheduler.CosineAnnealingLR
         scheduler = cosine(optimizer, steps) if self.make_scheduler is None else self.make_scheduler(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
@@ -80,6 +80,6 @@ class SoftUCBMeta(L.LightningModule):
         own = episode.play(self.policy(problem.dim, horizon), horizon=horizon, compile=self.compile_rounds)
         rival = LinUCB(problem.dim, beta=float(2 * noise), ridge_alpha=self.kind["ridge_alpha"], device=self.device)
         other = episode.play(rival, horizon=horizon, compile=self.compile_rounds)
-        ratio = own.regret.sum(0).mean() / other.regret.sum(0).mean()
+        ratio = own.regret.sum(0).mean() / other.regret.sum(0).mean().clamp(min=1e-9)
         count = problem.batch_shape.numel()
         self.log("family/validation_ratio", ratio, prog_bar=True, batch_size=count, sync_dist=self.trainer.world_size > 1)

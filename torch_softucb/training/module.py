@@ -20,7 +20,6 @@ from torch_softucb.checks import (
     check_same_world,
 )
 from torch_softucb.policies import BanditPolicy, EpsilonGreedy, LinTS, LinUCB, SoftUCBPolicy
-from torch_softucb.rollout import rollout
 from torch_softucb.training.data import BanditDataModule, Episode
 from torch_softucb.training.dual import Dual
 
@@ -96,6 +95,7 @@ class SoftUCBModule(L.LightningModule):
             return float(self.policy.beta.detach().mean())
         return module.typical if self.played_beta is None else self.played_beta
 
+    @torch.no_grad()
     def frozen_policy(self) -> SoftUCBPolicy:
         """A policy to play with: beta as it is now (online: the mean of the trajectories'), delta too."""
         own = self.policy
@@ -135,15 +135,7 @@ class SoftUCBModule(L.LightningModule):
             if name not in ("soft_ucb", "lin_ucb_same_beta") and key in self._played:
                 curves[name] = self._played[key]  # does not depend on beta: played once
                 continue
-            noise, action = episode.generators(policy.device)
-            played = rollout(
-                policy,
-                episode.problem,
-                horizon=self.horizon,
-                generator=action,
-                noise_generator=noise,
-                compile=self.compile_rounds,
-            )
+            played = episode.play(policy, horizon=self.horizon, compile=self.compile_rounds)
             curves[name] = self._played[key] = played.cumulative_regret
         return curves
 

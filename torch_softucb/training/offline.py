@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_softucb.betas import BetaModule
 from torch_softucb.checks import check_choice
 from torch_softucb.policies import SoftUCBPolicy
-from torch_softucb.training.data import Episode
+from torch_softucb.training.data import Episode, planned_steps
 from torch_softucb.training.dual import Dual
 from torch_softucb.training.estimators import ESTIMATORS, mean_record
 from torch_softucb.training.module import LOOKED_AT, SoftUCBModule
@@ -26,9 +26,10 @@ class SoftUCBOffline(SoftUCBModule):
         eta: weight of the constraint |mu - mu_hat| <= beta width; where beta settles depends on it. ``auto`` makes it a dual
             variable that finds the beta of ``target_coverage``. Only ``paper`` looks at it.
         lr: learning rate of the default optimiser. Default 5 with SGD for ``paper`` (the gradient is that of a round,
-            divided by T); 0.25 with SGD, falling to a fifth, for ``eta="auto"``; 0.15 with Adam (0.02 for a module's
-            weights), falling to 0, for the other estimators.
-        beta_init: where beta starts: a number, or a BetaModule (a schedule over t / T, a network over the situation).
+            divided by T); 0.25 with SGD, falling to a fifth, for ``eta="auto"``; 0.15 with Adam, falling to 0, for the
+            other estimators; 0.02 with Adam for a module's weights.
+        beta_init: where beta starts: a number, or a BetaModule (a schedule over t / T, a network over the situation), whose
+            T becomes this one.
         delta: Eq. 9's delta.
         learn_delta: learn delta too (not with ``paper``, which holds gamma constant).
         ridge_alpha: ridge weight.
@@ -63,6 +64,8 @@ class SoftUCBOffline(SoftUCBModule):
         scheduler: LRSchedulerCallable | None = None,
         compile: bool | str = False,
     ) -> None:
+        if isinstance(beta_init, BetaModule):
+            beta_init = beta_init.for_horizon(horizon)
         kind: dict[str, Any] = {"delta": delta, "ridge_alpha": ridge_alpha, "coldness": coldness}
         policy = SoftUCBPolicy(dim, beta_init=beta_init, learn_delta=learn_delta, **kind)
         check_choice("SoftUCBOffline", "estimator", estimator, ESTIMATORS)
@@ -73,7 +76,7 @@ class SoftUCBOffline(SoftUCBModule):
             policy,
             horizon=horizon,
             eta=Dual(target_coverage) if isinstance(eta, str) else eta,
-            lr=_RATES.get(self.kind, 0.15 if policy.beta_module is None else 0.02) if lr is None else lr,
+            lr=(_RATES.get(self.kind, 0.15) if policy.beta_module is None else 0.02) if lr is None else lr,
             subgaussian_r=subgaussian_r,
             fail_prob=fail_prob,
             optimizer=optimizer,
@@ -92,14 +95,14 @@ class SoftUCBOffline(SoftUCBModule):
         return int(self.trajectories_seen)
 
     def default_optimizer(self) -> torch.optim.Optimizer:
-        if self.kind in _RATES:
+        if self.kind in _RATES and self.policy.beta_module is None:
             return super().default_optimizer()
         return torch.optim.Adam(self.policy.parameters(), lr=self.lr, betas=(0.8, 0.95))  # few steps: a short memory
 
     def default_scheduler(self, optimizer: torch.optim.Optimizer) -> Any:
         if self.kind == "paper" or self.make_optimizer is not None:
             return None
-        steps = max(1, int(self.trainer.estimated_stepping_batches))
+        steps = planned_steps(self.trainer)
         if self.kind == "auto":
             return torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.2, total_iters=steps)
         return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
@@ -133,8 +136,12 @@ class SoftUCBOffline(SoftUCBModule):
         self.log_dict({"beta": beta, "regret": float(regret)}, prog_bar=True, logger=False, batch_size=count)
         return signal.loss
 
-    def on_train_batch_end(self, *_: object) -> None:
+    def optimizer_step(self, *args: Any, **kind: Any) -> None:
+        """Here and not at the end of the batch: checkpoints are written before the module hears of that."""
+        super().optimizer_step(*args, **kind)
         self.policy.project_()
         if isinstance(self.eta, Dual):
             self.eta.step()
+
+    def on_train_batch_end(self, *_: object) -> None:
         self.warn_if_running_away()

@@ -151,6 +151,7 @@ class SoftUCBOnline(SoftUCBModule):
                 generator=action,
                 noise_generator=noise,
                 gradient=True,
+                discount=episode.discount,
                 compile=self.compile_rounds,
             )
             if self._saved is not None:
@@ -213,7 +214,7 @@ class SoftUCBOnline(SoftUCBModule):
         assert play.gradient is not None
         beta = self.policy.beta
         problem = self.simulation.problem
-        inside = F.coverage(problem.means, decision.mu_hat, decision.width, decision.beta, mask=problem.mask)
+        inside = F.coverage(self.simulation.present_means, decision.mu_hat, decision.width, decision.beta, mask=problem.mask)
         objective = F.online_objective(play.gradient.value, self.value, t=t, horizon=self.horizon)  # Eq. 14
         self.last_probs = decision.probs
         regret = self.regret.mean()

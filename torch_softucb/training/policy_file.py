@@ -14,11 +14,13 @@ from torch_softucb.policies import SoftUCBPolicy
 _SETTINGS = ("delta", "ridge_alpha", "smoothing")
 
 
+@torch.no_grad()
 def save_policy(path: str | os.PathLike[str], policy: SoftUCBPolicy, *, notes: Mapping[str, object] | None = None) -> None:
     """Write beta, statistics and settings; ``notes`` are kept with them as text. The old file or the new one, never half.
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
         >>> path = Path(tempfile.mkdtemp()) / "policy.safetensors"
         >>> save_policy(path, SoftUCBPolicy(3, beta_init=0.5, coldness="smooth"), notes={"horizon": 1024})
         >>> load_policy(path)

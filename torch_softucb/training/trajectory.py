@@ -1,6 +1,7 @@
 """The score-function gradient of a whole trajectory's reward: exploration is credited with what came of it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -25,8 +26,9 @@ def play(
     """
     problem = episode.problem
     count = problem.batch_shape.numel()
-    if policy.one_for_all and count % REPLICATES == 0:
-        problem = problem[: count // REPLICATES].repeat(REPLICATES)
+    if policy.one_for_all and len(problem.batch_shape) == 1 and count % REPLICATES == 0:
+        several = problem[: count // REPLICATES].repeat(REPLICATES)
+        problem = replace(several, ids=problem.ids.reshape(several.batch_shape))  # other processes have others
     return episode.play(policy, horizon=horizon, problem=problem, record=record, scores=True, compile=compile)
 
 
@@ -77,5 +79,5 @@ def trajectory(
     loss = played.regret.mean() - climb(policy.beta_of(played), slope)
     if policy.raw_delta is not None:
         sharper = scores["delta_present"] + scores["delta_score"] * credited
-        loss = loss - climb(F.nonnegative(policy.raw_delta), sharper)
+        loss = loss - climb(policy.delta_logit, sharper)
     return Signal(loss, slope.mean(), torch.zeros_like(slope.mean()), played)

@@ -5,6 +5,7 @@ import torch
 
 from torch_softucb import EpsilonGreedy, SoftUCBPolicy, synthetic_problem
 from torch_softucb import functional as F
+from torch_softucb.checks import check_dense_ids
 from torch_softucb.recommend.read import LoggedDecisions
 from torch_softucb.training.logs.expected import logged_regret, mean_interval
 from torch_softucb.training.logs.posterior import fit_posterior
@@ -147,3 +148,10 @@ def test_what_cannot_be_evaluated_is_named(seeded):
         value_on_log(SoftUCBPolicy(4, dtype=D), log, offered=unknown, posterior=posterior)
     with pytest.raises(TypeError, match="policy must be a SoftUCBPolicy, got EpsilonGreedy"):
         value_on_log(EpsilonGreedy(4, dtype=D), log, offered=unknown, posterior=posterior)
+
+
+def test_ids_that_are_no_rows_are_refused():
+    """Statistics are made for every id up to the largest."""
+    with pytest.raises(ValueError, match="bandit ids must be rows of the statistics, from 0, got 3 bandits with ids up to"):
+        check_dense_ids("warm_start", 3_000_000, 3)
+    check_dense_ids("warm_start", 100_000, 20_000)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_number, check_offered_known, check_part, check_policy
+from torch_softucb.checks import check_dense_ids, check_number, check_offered_known, check_part, check_policy
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.recommend import LoggedDecisions
 from torch_softucb.training.logs.expected import mean_interval
@@ -40,6 +40,8 @@ def warm_start(policy: SoftUCBPolicy, log: LoggedDecisions, *, num_bandits: int 
     log = log.rewarded
     several = bool((log.bandit >= 0).any())
     count = int(log.bandit.max()) + 1 if num_bandits is None else num_bandits
+    if several:
+        check_dense_ids("warm_start", count, len(torch.unique(log.bandit)))
     policy.reset(batch_shape=(count,) if several else ())
     x, reward = log.x.to(policy.dtype), log.reward.to(policy.dtype)
     for rows in (slice(i, i + _ROWS) for i in range(0, len(x), _ROWS)):
