@@ -29,7 +29,7 @@ PRETRAINED = "pretrained"
 class Budget:
     """How much is simulated."""
 
-    test: int = 1024  # problems
+    test: int = 4096  # problems
     tune: int = 256  # problems for each point of a grid
     points: int = 40
     horizon: int = 1024
