@@ -221,8 +221,24 @@ def test_a_schedule_of_one_number_learns_as_the_number_does(seeded):
     number, schedule = (SoftUCBPolicy(4, beta_init=start, dtype=D) for start in (0.7, ScheduleBeta(20, init=0.7, knots=2)))
     for policy in (number, schedule):
         paper(policy, episode, horizon=20, eta=0.01, record=()).loss.backward()
-    summed = schedule.beta_module.raw.grad.sum()
-    torch.testing.assert_close(summed, number.raw_beta.grad, atol=1e-8, rtol=0)
+    summed = schedule.beta_module.log_beta.grad.sum() / 0.7  # d beta = beta d log beta
+    torch.testing.assert_close(summed, number.raw_beta.grad, atol=1e-7, rtol=0)
+
+
+def test_a_schedule_that_is_pushed_down_plays_greedily_and_never_at_random(seeded):
+    """At beta = 0 nothing is eliminated and play is uniform (D1); less exploration must not lead there."""
+    policy = SoftUCBPolicy(4, beta_init=ScheduleBeta(60, init=0.5), coldness="smooth", dtype=D)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=1.0)
+    for _ in range(8):
+        optimizer.zero_grad()
+        policy.beta_module.log_beta.sum().backward()
+        optimizer.step()
+        policy.project_()
+    with torch.no_grad():
+        policy.update(torch.eye(4, dtype=D).repeat(20, 1), torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=D).repeat(20))
+        decision = policy(torch.eye(4, dtype=D))
+    assert 0 < decision.beta < 1e-3
+    assert decision.probs[0] > 0.99
 
 
 def test_delta_is_learned_within_its_range():
@@ -306,13 +322,13 @@ def test_segments_of_any_integer_type():
 def test_a_module_comes_back_from_below_zero_at_once(seeded):
     """Else both ends of its differences would read as 0, and so would their slope."""
     episode = Episode(problem_of(seeded), 5, 6)
-    for module in (ScheduleBeta(30, init=0.0), SegmentBeta(torch.arange(20) % 3, init=0.0)):
-        policy = SoftUCBPolicy(4, beta_init=module, coldness="smooth", dtype=D)
-        with torch.no_grad():
-            module.raw.fill_(-2.0)
-        common_random_numbers(policy, episode, horizon=30, eta=0.0, record=()).loss.backward()
-        assert (module.raw == 0).all()
-        assert (module.raw.grad < 0).all()  # some exploration is better than none
+    module = SegmentBeta(torch.arange(20) % 3, init=0.0)
+    policy = SoftUCBPolicy(4, beta_init=module, coldness="smooth", dtype=D)
+    with torch.no_grad():
+        module.raw.fill_(-2.0)
+    common_random_numbers(policy, episode, horizon=30, eta=0.0, record=()).loss.backward()
+    assert (module.raw == 0).all()
+    assert (module.raw.grad < 0).all()  # some exploration is better than none
     number = SoftUCBPolicy(4, beta_init=0.0, coldness="smooth", dtype=D)
     common_random_numbers(number, episode, horizon=30, eta=0.0, record=()).loss.backward()
     one = SegmentBeta(torch.zeros(20, dtype=torch.long), init=0.0)

@@ -23,8 +23,8 @@ from torch_softucb.checks import (
     check_float_tensor,
     check_integer,
     check_looks_at,
-    check_not_negative,
     check_number,
+    check_positive,
     check_segments,
     check_shape,
 )
@@ -161,9 +161,11 @@ class SegmentBeta(BetaModule):
 class ScheduleBeta(BetaModule):
     """beta along the horizon: numbers at equally spaced places of t / T, straight lines between them, the last one after T.
 
+    Their logarithms are learned: towards the end a small beta is good, but one of exactly 0 would play at random (D1).
+
     Args:
         horizon: T.
-        init: beta at the places, or one number for ``knots`` places.
+        init: beta > 0 at the places, or one number for ``knots`` places.
         knots: how many places.
 
     Example:
@@ -179,22 +181,18 @@ class ScheduleBeta(BetaModule):
         self.horizon = check_integer("ScheduleBeta", "horizon", horizon, low=1)
         knots = check_integer("ScheduleBeta", "knots", knots, low=2)
         if not isinstance(init, Tensor):
-            init = torch.full((knots,), check_number("ScheduleBeta", "init", init, low=0.0))
+            init = torch.full((knots,), check_number("ScheduleBeta", "init", init, low=0.0, open_low=True))
         check_float_tensor("ScheduleBeta", "init", init)
         check_shape("ScheduleBeta", "init", init.shape, init.dim() == 1 and len(init) > 0, "(knots,)")
-        check_not_negative("ScheduleBeta", "init", init)
-        self.raw = nn.Parameter(init.detach().clone())
-
-    @torch.no_grad()
-    def project_(self) -> None:
-        self.raw.clamp_(min=0)
+        check_positive("ScheduleBeta", "init", init)
+        self.log_beta = nn.Parameter(init.detach().log())
 
     @property
     def typical(self) -> float:
-        return float(F.nonnegative(self.raw).detach().mean())
+        return float(self.log_beta.detach().exp().mean())
 
     def forward(self, situation: Tensor, bandit: Tensor | None = None) -> Tensor:
-        beta, last = F.nonnegative(self.raw), len(self.raw) - 1
+        beta, last = self.log_beta.exp(), len(self.log_beta) - 1
         place = (situation[..., 0] / self.horizon * last).clamp(0, last)
         knots = torch.arange(last + 1, dtype=place.dtype, device=place.device)
         return ((1 - (place.unsqueeze(-1) - knots).abs()).clamp(min=0) * beta).sum(-1)  # each knot's part

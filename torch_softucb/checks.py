@@ -167,6 +167,12 @@ def check_not_negative(where: str, name: str, tensor: Tensor) -> None:
         raise ValueError(f"{where}: {name} must be at least 0, got {float(tensor.min())}")
 
 
+def check_positive(where: str, name: str, tensor: Tensor) -> None:
+    check_finite(where, name, tensor)
+    if tensor.numel() and bool((tensor <= 0).any()):
+        raise ValueError(f"{where}: {name} must be above 0, got {float(tensor.min())}")
+
+
 def check_same_dtype(where: str, name: str, tensor: Tensor, other: str, dtype: torch.dtype) -> None:
     if tensor.dtype != dtype:
         raise TypeError(f"{where}: {name} must have {other} dtype {dtype}, got {tensor.dtype}; use {name}.to({dtype})")

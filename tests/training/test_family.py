@@ -67,4 +67,4 @@ def test_for_horizon_shares_parameters():
     longer = schedule.for_horizon(200)
     assert longer(torch.tensor([[100.0]])).item() == pytest.approx(0.75)
     assert schedule(torch.tensor([[100.0]])).item() == pytest.approx(0.5)
-    assert longer.raw is schedule.raw
+    assert longer.log_beta is schedule.log_beta

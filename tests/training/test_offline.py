@@ -177,7 +177,7 @@ def test_a_checkpoint_with_a_module_says_what_it_needs(tiny, fit, tmp_path):
     with pytest.raises(ValueError, match="give the module that it was trained with as beta_init"):
         SoftUCBOffline.load_from_checkpoint(tmp_path / "schedule.ckpt", weights_only=True)
     again = SoftUCBOffline.load_from_checkpoint(tmp_path / "schedule.ckpt", beta_init=ScheduleBeta(12), weights_only=True)
-    assert torch.equal(again.policy.beta_module.raw, model.policy.beta_module.raw)
+    assert torch.equal(again.policy.beta_module.log_beta, model.policy.beta_module.log_beta)
 
 
 def test_a_module_takes_the_runs_horizon_and_small_steps():
