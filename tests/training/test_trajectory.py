@@ -8,7 +8,8 @@ import torch
 from torch_softucb import BanditProblem, SoftUCBPolicy, rollout, synthetic_problem
 from torch_softucb.training.common_random_numbers import common_random_numbers, difference
 from torch_softucb.training.data import Episode
-from torch_softucb.training.trajectory import BASELINES, play, slopes, trajectory
+from torch_softucb.training.offline import _RATES, SoftUCBOffline
+from torch_softucb.training.trajectory import BASELINES, LEAST, play, slopes, trajectory
 from torch_softucb.types import SCORES
 
 D = torch.double
@@ -112,3 +113,13 @@ def test_processes_play_trajectories_of_their_own(seeded):
     policy = SoftUCBPolicy(3, coldness="smooth", dtype=D)
     first, second = (play(policy, Episode(problem[part], 1, 2), horizon=20).regret for part in (slice(16), slice(16, None)))
     assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("estimator", ["trajectory", "common_random_numbers"])
+def test_a_number_that_is_pushed_down_does_not_land_on_random_play(estimator):
+    """At beta = 0 the policy is uniform, gamma is 0 and no gradient leads away: learners stop before it."""
+    model = SoftUCBOffline(dim=3, horizon=10, beta_init=0.02, estimator=estimator, coldness="smooth")
+    model.policy.raw_beta.data.fill_(-1.0)
+    model.policy.project_(LEAST)
+    assert float(model.policy.beta.detach()) == pytest.approx(LEAST)
+    assert model.kind not in _RATES  # so that optimizer_step projects to LEAST

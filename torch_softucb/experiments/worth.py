@@ -18,6 +18,7 @@ from torch_softucb.experiments.studies import ratio
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.training.dual import Dual
 from torch_softucb.training.estimators import ESTIMATORS
+from torch_softucb.training.trajectory import LEAST
 
 Track = Callable[..., Iterable[Any]]
 RIVALS = {"LinUCB": (lin_ucb, 0.03, 4.0), "LinTS": (lin_ts, 0.01, 2.0)}  # maker, ends of the grid
@@ -125,7 +126,7 @@ def learn(lesson: Lesson, setting: Setting, budget: Budget) -> tuple[Maker, floa
         (weight * signal.loss).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         scheduler.step()
-        policy.project_()
+        policy.project_(0.0 if lesson.estimator == "paper" else LEAST)
         if isinstance(eta, Dual):
             eta.step()
     return make, float(parameters[0].detach().clamp(min=0)) if lesson.beta == "number" else None

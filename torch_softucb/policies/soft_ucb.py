@@ -152,14 +152,14 @@ class SoftUCBPolicy(BanditPolicy):
         return self.smoothing if self.coldness == "smooth" else None
 
     @torch.no_grad()
-    def project_(self) -> None:
-        """Set a raw beta that an optimiser took below 0 to 0, so that its way back is not longer than its step.
+    def project_(self, least: float = 0.0) -> None:
+        """Set a raw beta that an optimiser took below ``least`` to it, so that its way back is not longer than its step.
 
         Nobody must call this: beta reads as 0 meanwhile (D9), and delta as the end of its range that it is beyond. The
         trainers do, after every step.
         """
         if self.beta_module is None:
-            self.raw_beta.clamp_(min=0)
+            self.raw_beta.clamp_(min=least)
         else:
             self.beta_module.project_()
         if self.raw_delta is not None:

@@ -13,6 +13,7 @@ from torch_softucb.training.data import Episode, planned_steps
 from torch_softucb.training.dual import Dual
 from torch_softucb.training.estimators import ESTIMATORS, mean_record
 from torch_softucb.training.module import LOOKED_AT, SoftUCBModule
+from torch_softucb.training.trajectory import LEAST
 
 _RATES = {"paper": 5.0, "auto": 0.25}  # with SGD; the other estimators take Adam
 
@@ -139,7 +140,7 @@ class SoftUCBOffline(SoftUCBModule):
     def optimizer_step(self, *args: Any, **kind: Any) -> None:
         """Here and not at the end of the batch: checkpoints are written before the module hears of that."""
         super().optimizer_step(*args, **kind)
-        self.policy.project_()
+        self.policy.project_(0.0 if self.kind in _RATES else LEAST)
         if isinstance(self.eta, Dual):
             self.eta.step()
 

@@ -19,6 +19,7 @@ from torch_softucb.streams import mixed_seed, normals, stream_key, uniforms
 from torch_softucb.training.data import Episode
 from torch_softucb.training.estimators import ESTIMATORS
 from torch_softucb.training.logs.offered import Offered, offered_items
+from torch_softucb.training.trajectory import LEAST
 from torch_softucb.types import BanditProblem
 
 LEARNS = ("common_random_numbers", "trajectory")  # estimators whose optimum is the least regret, without an eta
@@ -169,7 +170,7 @@ def learn_beta(
         signal.loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         scheduler.step()
-        policy.project_()
+        policy.project_(LEAST * unit)
         betas.append(float(policy.beta.detach()))
         if progress is not None:
             progress(step + 1, betas[-1])
