@@ -183,11 +183,11 @@ def _coverage(rows: Rows) -> str:
 def worth_figure(rows: Rows, curves: Rows, out: Path) -> None:
     """regret(beta) of every setting, every learned beta marked; rules without one beta as lines."""
     titles = list(dict.fromkeys(row["setting"] for row in curves))
-    columns = 3
+    columns = 2
     figure, axes = plt.subplots(
         -(-len(titles) // columns),
         columns,
-        figsize=(15, 4.6 * -(-len(titles) // columns)),
+        figsize=(16, 4.4 * -(-len(titles) // columns)),
         layout="constrained",
         squeeze=False,
     )
@@ -212,7 +212,7 @@ def worth_figure(rows: Rows, curves: Rows, out: Path) -> None:
             ylabel="regret",
             ylim=(0.8 * least, 8 * least),
         )
-        ax.legend(fontsize=7, frameon=False, loc="upper center")
+        ax.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     for ax in list(axes.flat)[len(titles) :]:
         ax.set_visible(False)
     save_figure(figure, out)
