@@ -43,7 +43,7 @@ def test_the_grid_has_its_ends():
     assert values[-1] == pytest.approx(4.0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_whole_page(tmp_path, monkeypatch):
     import sys
 

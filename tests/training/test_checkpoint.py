@@ -53,7 +53,9 @@ def _curve(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["offline", "online", "online_auto"])
+@pytest.mark.parametrize(
+    "kind", ["offline", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("online", "online_auto"))]
+)
 def test_a_killed_run_resumed_ends_bit_identical(kind, tmp_path):
     whole = tmp_path / "whole"
     assert _start(kind, whole).wait(120) == 0
