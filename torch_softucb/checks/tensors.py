@@ -1,0 +1,125 @@
+"""Tensors: dtype, shape, values."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from torch_softucb.checks.numbers import check_integer
+
+
+def values_readable(tensor: Tensor) -> bool:
+    """Not while torch traces the code, or maps it over a tensor."""
+    if torch.compiler.is_compiling():
+        return False
+    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def check_float_tensor(
+    where: str, name: str, tensor: object, *, dtype: torch.dtype | None = None, device: torch.device | None = None
+) -> None:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{where}: {name} must be a floating point tensor, got {type(tensor).__name__}")
+    if not tensor.is_floating_point():
+        raise TypeError(f"{where}: {name} must be a floating point tensor, got dtype {tensor.dtype}")
+    if dtype is not None and tensor.dtype != dtype:
+        raise TypeError(
+            f"{where}: {name} must have the policy's dtype {dtype}, got {tensor.dtype}; "
+            f"use {name}.to({dtype}) or policy.to({tensor.dtype})"
+        )
+    if device is not None and tensor.device != device:
+        raise ValueError(f"{where}: {name} must be on {device}, got {tensor.device}; use {name}.to({str(device)!r})")
+
+
+def check_shape(where: str, name: str, shape: Sequence[int], ok: bool, expected: str) -> None:
+    if not ok:
+        raise ValueError(f"{where}: {name} must have shape {expected}, got {tuple(shape)}")
+
+
+def check_arm_axis(where: str, name: str, tensor: Tensor) -> None:
+    check_shape(where, name, tensor.shape, tensor.dim() >= 1 and tensor.shape[-1] >= 1, "(*B, K) with K >= 1")
+
+
+def check_batch(where: str, name: str, tensor: Tensor, batch: torch.Size) -> None:
+    """``()`` or the batch shape itself: one number for all, or one a bandit."""
+    check_shape(where, name, tensor.shape, tensor.shape in ((), batch), f"() or {tuple(batch)}")
+
+
+def check_finite(where: str, name: str, tensor: Tensor) -> None:
+    if not values_readable(tensor) or math.isfinite(tensor.detach().sum().item()):  # NaN and inf reach the sum
+        return
+    bad = ~tensor.isfinite()
+    if bool(bad.any()):  # else it was only the sum that overflowed
+        first = tuple(bad.nonzero()[0].tolist())
+        raise ValueError(
+            f"{where}: {name} must be finite, got {int(bad.sum())} NaN or infinite of {tensor.numel()} values, "
+            f"the first at {first}; nothing was changed"
+        )
+
+
+def check_mask(where: str, mask: object, shape: Sequence[int], *, device: torch.device | None = None) -> None:
+    """A bool tensor of the arms' shape ``(*B, K)``, or ``(K,)`` for all, with an allowed arm in every row."""
+    if mask is None:
+        return
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        got = f"dtype {mask.dtype}" if isinstance(mask, Tensor) else type(mask).__name__
+        raise TypeError(f"{where}: mask must be a bool tensor, True = allowed, got {got}")
+    expected = f"{tuple(shape)} or {tuple(shape[-1:])}"
+    check_shape(where, "mask", mask.shape, tuple(mask.shape) in (tuple(shape), tuple(shape[-1:])), expected)
+    if device is not None and mask.device != device:
+        raise ValueError(f"{where}: mask must be on {device}, got {mask.device}; use mask.to({str(device)!r})")
+    if values_readable(mask) and not bool(mask.any(-1).all()):
+        rows = (~mask.any(-1)).nonzero()
+        raise ValueError(
+            f"{where}: mask must allow at least one arm in every row, got {len(rows)} rows with none, "
+            f"the first at {tuple(rows[0].tolist())}; leave such rows out"
+        )
+
+
+def check_arm_ids(where: str, arm: object, batch: torch.Size, num_arms: int) -> None:
+    """Chosen arms: int64 of the decision's batch shape, each in ``[0, K)``."""
+    if not isinstance(arm, Tensor) or arm.dtype != torch.int64:
+        got = f"dtype {arm.dtype}" if isinstance(arm, Tensor) else type(arm).__name__
+        raise TypeError(f"{where}: arm must be an int64 tensor of arm numbers, got {got}")
+    check_shape(where, "arm", arm.shape, arm.shape == batch, str(tuple(batch)))
+    if values_readable(arm) and arm.numel():
+        low, high = (int(v) for v in arm.aminmax())
+        if low < 0 or high >= num_arms:
+            raise ValueError(f"{where}: arm must be in [0, {num_arms}), got {low if low < 0 else high}")
+
+
+def check_not_negative(where: str, name: str, tensor: Tensor) -> None:
+    check_finite(where, name, tensor)
+    if tensor.numel() and bool((tensor < 0).any()):
+        raise ValueError(f"{where}: {name} must be at least 0, got {float(tensor.min())}")
+
+
+def check_positive(where: str, name: str, tensor: Tensor) -> None:
+    check_finite(where, name, tensor)
+    if tensor.numel() and bool((tensor <= 0).any()):
+        raise ValueError(f"{where}: {name} must be above 0, got {float(tensor.min())}")
+
+
+def check_same_dtype(where: str, name: str, tensor: Tensor, other: str, dtype: torch.dtype) -> None:
+    if tensor.dtype != dtype:
+        raise TypeError(f"{where}: {name} must have {other} dtype {dtype}, got {tensor.dtype}; use {name}.to({dtype})")
+
+
+def check_has_rows(where: str, batch: torch.Size) -> None:
+    if not batch:
+        raise IndexError(f"{where}: a single problem has no rows to choose from; use it as it is, or .repeat(count)")
+
+
+def check_batch_shape(where: str, batch_shape: object) -> None:
+    if not isinstance(batch_shape, (tuple, list)):
+        raise TypeError(f"{where}: batch_shape must be a tuple of sizes, as (1024,) or (), got {batch_shape!r}")
+    for size in batch_shape:
+        check_integer(where, "batch_shape", size, low=1)
+
+
+def check_ids(where: str, ids: object, batch: torch.Size) -> None:
+    if not isinstance(ids, Tensor) or ids.dtype != torch.int64:
+        got = f"dtype {ids.dtype}" if isinstance(ids, Tensor) else type(ids).__name__
+        raise TypeError(f"{where}: ids must be an int64 tensor, got {got}")
+    check_shape(where, "ids", ids.shape, ids.shape == batch, str(tuple(batch)))

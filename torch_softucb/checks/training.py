@@ -1,0 +1,98 @@
+"""Learning: data, checkpoints, processes."""
+
+from collections.abc import Collection
+
+import torch
+from torch import Tensor
+
+from torch_softucb.checks.numbers import check_integer
+
+
+def check_handful(where: str, count: int, most: int) -> None:
+    if count > most:
+        raise ValueError(
+            f"{where}: at most {most} numbers can be learned by two rollouts each, got {count}; use estimator='trajectory'"
+        )
+
+
+def check_round(where: str, t: int, horizon: int) -> None:
+    check_integer(where, "horizon", horizon, low=1)
+    check_integer(where, "t", t, low=1)
+    if t > horizon:
+        raise ValueError(f"{where}: t must be in [1, horizon], got t {t} and horizon {horizon}")
+
+
+def check_seed_kept(where: str, mine: int, saved: int) -> None:
+    if mine != saved:
+        raise ValueError(
+            f"{where}: seed must be the checkpoint's, {saved}, to go on with its run, got {mine}; "
+            "use that seed, or start without the checkpoint"
+        )
+
+
+def check_one_episode(where: str, batch: torch.Size, betas: torch.Size) -> None:
+    if batch != betas:
+        raise ValueError(
+            f"{where}: num_trajectories must be the number of trajectories of the data, {tuple(batch)}, got {tuple(betas)}"
+        )
+
+
+def unreadable_checkpoint(path: object, error: Exception) -> ValueError:
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return ValueError(f"checkpoint {path}: cannot be read, cut short or not a checkpoint ({first}); use another one")
+
+
+def check_checkpoint_dim(where: str, mine: int, saved: int) -> None:
+    if mine != saved:
+        raise ValueError(f"{where}: dim must be the checkpoint's, {saved}, got {mine}; use that dim, or another checkpoint")
+
+
+def check_training_checkpoint(path: object, state: object) -> None:
+    if not isinstance(state, dict) or "state_dict" not in state or "pytorch-lightning_version" not in state:
+        raise ValueError(f"checkpoint {path}: is not one of a training run; a policy's own state loads by load_state_dict")
+
+
+def check_checkpoint_kind(where: str, mine: Collection[str], saved: Collection[str]) -> None:
+    if set(mine) != set(saved):
+        other = sorted(set(mine) ^ set(saved))[0]
+        advice = "; give the module that it was trained with as beta_init" if "beta_module" in other else ""
+        raise ValueError(
+            f"{where}: the checkpoint is of another kind of training ({other!r} is in one of them only){advice}"
+        )
+
+
+def check_episodes(where: str, one_episode: bool, wanted: bool) -> None:
+    if one_episode != wanted:
+        raise ValueError(f"{where}: the data must have one_episode={wanted}, got {one_episode}")
+
+
+def check_whole_horizon(where: str, rounds: int, steps: int, horizon: int) -> None:
+    if not (steps - 1) * rounds < horizon <= steps * rounds:
+        fit = -(-horizon // rounds)
+        raise ValueError(
+            f"{where}: num_steps must be horizon / rounds_per_step, {fit}, to play all {horizon} rounds, got {steps}"
+        )
+
+
+def check_one_process(where: str, processes: int) -> None:
+    if processes > 1:
+        raise ValueError(
+            f"{where}: every trajectory learns by itself, in one process, got {processes}; "
+            "use devices=1, or SoftUCBOffline to learn one beta in several"
+        )
+
+
+def check_not_played(where: str, t: int, horizon: int) -> None:
+    if t >= horizon:
+        raise ValueError(f"{where}: has played its {horizon} rounds; make a new module for another run")
+
+
+def check_one_beta(where: str, raw: Tensor | None) -> None:
+    if raw is None or raw.dim():
+        got = "a module" if raw is None else f"{tuple(raw.shape)}"
+        raise ValueError(f"{where}: policy must have one beta for all, got {got}; use beta_init as a number")
+
+
+def check_dual(where: str, auto: bool) -> None:
+    if not auto:
+        raise ValueError(f"{where}: eta must be 'auto' for it, got a number, which no reward moves")
