@@ -1,6 +1,6 @@
 """Learn the network that comes with the package, over a family of problems, and write it as safetensors.
 
-    python scripts/pretrain.py                  # about ten minutes; the file in the package was made so
+    python scripts/pretrain.py                  # about a quarter of an hour; the file in the package was made so
     python scripts/pretrain.py --steps 20       # a look
 
 TensorBoard shows beta, regret and the regret on held-out members over LinUCB's: tensorboard --logdir lightning_logs
@@ -22,9 +22,9 @@ from torch_softucb.training.cli import quiet
 
 def main(argv: list[str] | None = None) -> SituationBeta:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=400, help="training steps, one member of the family each")
-    parser.add_argument("--trajectories", type=int, default=256, help="trajectories a step, eight of each problem")
-    parser.add_argument("--horizon", type=int, nargs=2, default=(128, 2048), help="range of T")
+    parser.add_argument("--steps", type=int, default=500, help="training steps, one member of the family each")
+    parser.add_argument("--trajectories", type=int, default=512, help="trajectories a step, eight of each problem")
+    parser.add_argument("--horizon", type=int, nargs=2, default=(128, 4096), help="range of T")
     parser.add_argument("--drifting", type=float, default=0.2, help="share of members whose rewards drift")
     parser.add_argument("--lr", type=float, default=0.03, help="learning rate of Adam, falling to 0")
     parser.add_argument("--seed", type=int, default=0, help="of the problems and of the network's first weights")
@@ -47,13 +47,15 @@ def main(argv: list[str] | None = None) -> SituationBeta:
         gradient_clip_val=1.0,
         logger=TensorBoardLogger(save_dir=".", name="lightning_logs", default_hp_metric=False),
     )
-    trainer.fit(SoftUCBMeta(beta=beta, lr=args.lr, compile="native"), datamodule=data)
+    model = SoftUCBMeta(beta=beta, lr=args.lr, learn_delta=True, compile="native")
+    trainer.fit(model, datamodule=data)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     command = (
         f"python scripts/pretrain.py --steps {args.steps} --trajectories {args.trajectories} --lr {args.lr} "
         f"--horizon {args.horizon[0]} {args.horizon[1]} --drifting {args.drifting} --seed {args.seed}"
     )
-    beta.save(args.out, command=command, family=json.dumps(asdict(family)), torch=torch.__version__)
+    delta = f"{float(torch.sigmoid(model.policy(1, 1).delta_logit.detach().double())):.7g}"
+    beta.save(args.out, delta=delta, command=command, family=json.dumps(asdict(family)), torch=torch.__version__)
     print(f"Written: {args.out} ({args.out.stat().st_size} bytes), by {command}")
     return beta
 

@@ -297,6 +297,7 @@ def test_state_goes_through_a_checkpoint(seeded):
 def test_the_pretrained_network_comes_with_the_package():
     policy = SoftUCBPolicy.pretrained(10, horizon=500)
     assert policy.beta_module.horizon == 500
+    assert policy.delta > 0.99  # learned with it
     assert set(policy.beta_module.looks_at) <= set(SITUATION)
     problem = synthetic_problem(num_problems=64, dim=10, generator=torch.Generator().manual_seed(0))
     kind = {"horizon": 300, "generator": torch.Generator().manual_seed(1)}

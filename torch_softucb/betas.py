@@ -95,6 +95,11 @@ class BetaModule(nn.Module, ABC):
             other.__dict__["horizon"] = check_integer(type(self).__name__, "horizon", horizon, low=1)
         return other
 
+    @property
+    def positive_parameters(self) -> list[nn.Parameter]:
+        """Those that stand for a beta themselves."""
+        return []
+
     def project_(self) -> None:
         """Take parameters that stand for a beta back to 0 from below: see ``SoftUCBPolicy.project_``."""
 
@@ -145,6 +150,10 @@ class SegmentBeta(BetaModule):
         init = check_number("SegmentBeta", "init", init, low=0.0)
         self.register_buffer("segments", segments.long())
         self.raw = nn.Parameter(torch.full((int(segments.max()) + 1,), init))
+
+    @property
+    def positive_parameters(self) -> list[nn.Parameter]:
+        return [self.raw]
 
     @torch.no_grad()
     def project_(self) -> None:
@@ -236,14 +245,19 @@ class SituationBeta(BetaModule):
     @classmethod
     def pretrained(cls, *, horizon: int) -> Self:
         """The network that comes with the package: learned over a family of problems by ``scripts/pretrain.py``."""
+        return cls.load(PRETRAINED, horizon=horizon)[0]
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, horizon: int) -> tuple[Self, dict[str, str]]:
+        """A network that :meth:`save` wrote, and what was said about it."""
         from safetensors import safe_open
 
-        with safe_open(PRETRAINED, framework="pt") as file:
-            about = json.loads(file.metadata()["module"])
+        with safe_open(path, framework="pt") as file:
+            about = file.metadata()
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        module = cls(horizon=horizon, **about)
+        module = cls(horizon=horizon, **json.loads(about.pop("module")))
         module.load_state_dict(state)
-        return module
+        return module, about
 
     def save(self, path: str | os.PathLike[str], **about: str) -> None:
         """Write the network as safetensors, with what is to be known about it."""

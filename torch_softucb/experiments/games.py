@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from torch_softucb.experiments.play import problems
 from torch_softucb.experiments.settings import PANELS, Panel
@@ -77,17 +77,6 @@ def lin_ucb(beta: float) -> Maker:
 
 def lin_ts(scale: float) -> Maker:
     return lambda dim, horizon: LinTS(dim, scale=scale)
-
-
-def shared(raw: nn.Parameter) -> Callable[[int, int], SoftUCBPolicy]:
-    """Policies of all sizes with one beta."""
-
-    def make(dim: int, horizon: int) -> SoftUCBPolicy:
-        policy = SoftUCBPolicy(dim, coldness="smooth")
-        policy.raw_beta = raw
-        return policy
-
-    return make
 
 
 class Played(NamedTuple):

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from torch_softucb.betas import ScheduleBeta, SituationBeta
-from torch_softucb.experiments.games import Maker, Setting, lin_ts, lin_ucb, play, shared, soft
+from torch_softucb.betas import ScheduleBeta
+from torch_softucb.experiments.games import Maker, Setting, lin_ts, lin_ucb, play, soft
 from torch_softucb.experiments.rows import Rows, having
 from torch_softucb.experiments.studies import ratio
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.training.dual import Dual
 from torch_softucb.training.estimators import ESTIMATORS
-from torch_softucb.training.trajectory import LEAST
+from torch_softucb.training.relative import RelativeAdam
 
 Track = Callable[..., Iterable[Any]]
 RIVALS = {"LinUCB": (lin_ucb, 0.03, 4.0), "LinTS": (lin_ts, 0.01, 2.0)}  # maker, ends of the grid
@@ -30,11 +30,11 @@ PRETRAINED = "pretrained"
 class Budget:
     """How much is simulated."""
 
-    test: int = 4096  # problems
-    tune: int = 256  # problems for each point of a grid
+    test: int = 16384  # problems
+    tune: int = 1024  # problems for each point of a grid
     points: int = 40
     horizon: int = 1024
-    trajectories: int = 256  # a training step
+    trajectories: int = 512  # a training step
 
     def steps(self, per_step: int) -> int:
         """Training steps that cost as many rounds as a grid does."""
@@ -68,52 +68,45 @@ LESSONS = {
     "trajectory": Lesson("trajectory"),
     "common random numbers": Lesson("common_random_numbers", rollouts=3),
     "trajectory, delta too": Lesson("trajectory", learn_delta=True),
-    "trajectory, schedule": Lesson("trajectory", beta="schedule"),
-    "trajectory, situation": Lesson("trajectory", beta="situation"),
+    "trajectory, schedule and delta": Lesson("trajectory", beta="schedule", learn_delta=True),
+    "trajectory, situation and delta": Lesson("trajectory", beta="situation", learn_delta=True),
 }
 
 
-def _learner(lesson: Lesson, horizon: int) -> tuple[Callable[[int, int], SoftUCBPolicy], list[nn.Parameter]]:
-    """Policies of all sizes that share what is learned, and what that is."""
-    if lesson.beta == "number":
-        raw = nn.Parameter(torch.tensor(lesson.start))
-        make, learned = shared(raw), [raw]
-    else:
-        # the network goes on from where the package's stands; what that has cost is not counted here
-        module = ScheduleBeta(horizon) if lesson.beta == "schedule" else SituationBeta.pretrained(horizon=horizon)
-        learned = list(module.parameters())
+def _learner(lesson: Lesson, horizon: int) -> Callable[[int, int], SoftUCBPolicy]:
+    """Policies of all sizes that share what is learned."""
+    # the network goes on from where the package's stands; what that has cost is not counted here
+    first = SoftUCBPolicy.pretrained(1, horizon=horizon) if lesson.beta == "situation" else SoftUCBPolicy(1)
+    module = ScheduleBeta(horizon) if lesson.beta == "schedule" else first.beta_module
+    raw = nn.Parameter(torch.tensor(lesson.start))
+    raw_delta = nn.Parameter(torch.tensor(float(first.delta)).logit()) if lesson.learn_delta else None
 
-        def make(dim: int, horizon: int) -> SoftUCBPolicy:
-            return SoftUCBPolicy(dim, beta_init=module.for_horizon(horizon), coldness="smooth")
-
-    if not lesson.learn_delta:
-        return make, learned
-    raw_delta = nn.Parameter(torch.tensor(0.99).logit())
-
-    def sharper(dim: int, horizon: int) -> SoftUCBPolicy:
-        policy = make(dim, horizon)
+    def make(dim: int, horizon: int) -> SoftUCBPolicy:
+        beta = 1.0 if module is None else module.for_horizon(horizon)
+        policy = SoftUCBPolicy(dim, beta_init=beta, delta=float(first.delta), coldness="smooth")
+        if module is None:
+            policy.raw_beta = raw
         policy.raw_delta = raw_delta
         return policy
 
-    return sharper, [*learned, raw_delta]
+    return make
 
 
-def _optimizer(lesson: Lesson, parameters: list[nn.Parameter], steps: int) -> tuple[Any, Any]:
+def _optimizer(lesson: Lesson, policy: SoftUCBPolicy, steps: int) -> tuple[Any, Any]:
     """Those of SoftUCBOffline."""
     if lesson.estimator == "paper":
         auto = lesson.eta == "auto"
-        sgd = torch.optim.SGD(parameters, lr=0.25 if auto else 5.0)
+        sgd = torch.optim.SGD(policy.parameters(), lr=0.25 if auto else 5.0)
         return sgd, torch.optim.lr_scheduler.LinearLR(sgd, 1.0, 0.2 if auto else 1.0, total_iters=steps)
-    rate = {"number": 0.15, "schedule": 0.1, "situation": 0.01}[lesson.beta]
-    adam = torch.optim.Adam(parameters, lr=rate, betas=(0.8, 0.95) if lesson.beta == "number" else (0.9, 0.98))
+    adam = RelativeAdam.of(policy, lr={"number": 0.3, "schedule": 0.1, "situation": 0.005}[lesson.beta])
     return adam, torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
 
 
 def learn(lesson: Lesson, setting: Setting, budget: Budget) -> tuple[Maker, float | None]:
     """Policies that have learned, and their beta if it is a number; regret is weighed as SoftUCBMeta does it."""
-    make, parameters = _learner(lesson, budget.horizon)
+    make = _learner(lesson, budget.horizon)
     steps = budget.steps(budget.trajectories * lesson.rollouts)
-    optimizer, scheduler = _optimizer(lesson, parameters, steps)
+    optimizer, scheduler = _optimizer(lesson, make(1, budget.horizon), steps)
     eta: Any = Dual(0.85) if lesson.eta == "auto" else lesson.eta
     torch.manual_seed(0)
     for step in range(steps):
@@ -126,10 +119,10 @@ def learn(lesson: Lesson, setting: Setting, budget: Budget) -> tuple[Maker, floa
         (weight * signal.loss).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         scheduler.step()
-        policy.project_(0.0 if lesson.estimator == "paper" else LEAST)
+        policy.project_()
         if isinstance(eta, Dual):
             eta.step()
-    return make, float(parameters[0].detach().clamp(min=0)) if lesson.beta == "number" else None
+    return make, float(policy.beta.detach()) if lesson.beta == "number" else None
 
 
 def worth(setting: Setting, budget: Budget, track: Track) -> tuple[Rows, Rows]:

@@ -25,7 +25,7 @@ def report(tables: dict[str, Rows], *, command: str, scale: str) -> str:
         f"Made by `{command}`; {scale}. Everybody simulated the same number of rounds before the test, to choose the best "
         "of a 40-point grid or to learn; the test problems are others, the same for all, with the same noise. SoftUCB plays "
         "with the smooth coldness (D6) and delta 0.99 unless delta is learned; `pretrained` comes with the package and saw "
-        "no problem of the setting; `trajectory, situation` goes on from it. Intervals are 95%, problems paired.",
+        "no problem of the setting; `trajectory, situation and delta` goes on from it. Intervals are 95%, problems paired.",
         _answer(tables["worth"]),
         *(_setting(tables["worth"], title) for title in dict.fromkeys(row["setting"] for row in tables["worth"])),
         "![regret against beta](worth.png)",
@@ -42,7 +42,14 @@ def learned(rows: Rows) -> Rows:
     return [row for row in rows if row["contender"] not in RIVALS and "best fixed" not in row["contender"]]
 
 
-SHOWN = ("trajectory", "common random numbers", "trajectory, schedule", "trajectory, situation", "pretrained")
+SHOWN = (
+    "trajectory",
+    "common random numbers",
+    "trajectory, delta too",
+    "trajectory, schedule and delta",
+    "trajectory, situation and delta",
+    "pretrained",
+)
 
 
 def _answer(rows: Rows) -> str:

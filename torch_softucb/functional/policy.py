@@ -13,15 +13,16 @@ def masked(values: Tensor, mask: Tensor | None) -> Tensor:
     return values if mask is None else values.masked_fill(~mask, -math.inf)
 
 
-def softmax_unchecked(logits: Tensor, mask: Tensor | None) -> Tensor:
+def softmax_unchecked(logits: Tensor, mask: Tensor | None, top: Tensor | None = None) -> Tensor:
     """Softmax over the last dim that keeps the memory layout of its input; ``torch.softmax`` makes it contiguous.
 
-    ``logits`` is a temporary of the caller's: it is written over where autograd does not record.
+    ``logits`` is a temporary of the caller's: it is written over where autograd does not record. ``top`` (*B,) is the
+    largest allowed logit, where the caller knows it.
     """
     logits = masked(logits, mask)
     if logits.is_contiguous():
         return torch.softmax(logits, dim=-1)
-    top = logits.amax(-1, keepdim=True).detach()
+    top = (logits.amax(-1) if top is None else top).detach().unsqueeze(-1)
     if torch.is_grad_enabled():
         mass = (logits - top).exp_()
         return mass / mass.sum(-1, keepdim=True)
@@ -47,11 +48,15 @@ def coldness(
     delta = check_delta("coldness", delta)
     check_arm_axis("coldness", "index", index)
     check_mask("coldness", mask, index.shape)
-    return coldness_unchecked(index, delta, mask)
+    return coldness_unchecked(index, delta, mask, max_index(index, mask))
 
 
-def coldness_unchecked(index: Tensor, delta: float | Tensor, mask: Tensor | None) -> Tensor:
-    s_max = masked(index, mask).amax(-1)
+def max_index(index: Tensor, mask: Tensor | None) -> Tensor:  # (*B, K) -> (*B,)
+    """max S over the allowed arms."""
+    return masked(index, mask).amax(-1)
+
+
+def coldness_unchecked(index: Tensor, delta: float | Tensor, mask: Tensor | None, s_max: Tensor) -> Tensor:
     low = index.sign().clamp_(max=0)  # -1 for an arm of L, else 0: a third of the time of counting bools
     if mask is not None:
         low = low.masked_fill(~mask, 0.0)
@@ -82,11 +87,12 @@ def smooth_coldness(
     smoothing = check_number("smooth_coldness", "smoothing", smoothing, low=0.0, open_low=True)
     check_arm_axis("smooth_coldness", "index", index)
     check_mask("smooth_coldness", mask, index.shape)
-    return smooth_coldness_unchecked(index, delta, smoothing, mask)
+    return smooth_coldness_unchecked(index, delta, smoothing, mask, max_index(index, mask))
 
 
-def smooth_coldness_unchecked(index: Tensor, delta: float | Tensor, smoothing: float, mask: Tensor | None) -> Tensor:
-    s_max = masked(index, mask).amax(-1)
+def smooth_coldness_unchecked(
+    index: Tensor, delta: float | Tensor, smoothing: float, mask: Tensor | None, s_max: Tensor
+) -> Tensor:
     s_safe = s_max.masked_fill(s_max <= 0, math.inf)  # then gamma is 0, and so is its gradient
     near_low = torch.exp(index.clamp(min=0) / (-smoothing * s_safe).unsqueeze(-1))
     if mask is not None:

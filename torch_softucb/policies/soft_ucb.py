@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
-from torch_softucb.betas import BetaModule, SituationBeta
+from torch_softucb.betas import PRETRAINED, BetaModule, SituationBeta
 from torch_softucb.checks import (
     check_batch,
     check_beta_fits,
@@ -22,13 +22,13 @@ from torch_softucb.checks import (
     check_number,
 )
 from torch_softucb.functional.index import index_unchecked
-from torch_softucb.functional.policy import coldness_unchecked, smooth_coldness_unchecked, softmax_unchecked
+from torch_softucb.functional.policy import coldness_unchecked, max_index, smooth_coldness_unchecked, softmax_unchecked
 from torch_softucb.policies import single
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.types import Decision, Estimate, NativeRule, Trajectory
 
 COLDNESS_MODES = ("current", "lagged", "smooth")
-_MOST_LOGIT = 10.0  # delta 0.99995: beyond, 1 - delta has too few digits in float32
+_MOST_LOGIT = 14.0  # delta 0.9999992, all but LinUCB
 
 
 class SoftUCBPolicy(BanditPolicy):
@@ -40,7 +40,7 @@ class SoftUCBPolicy(BanditPolicy):
             :class:`~torch_softucb.BetaModule` that says beta in every decision: one for every segment, a schedule over
             t / T, a small network over the situation.
         delta: Eq. 9's delta in [0.5, 1): arms found suboptimal get less than 1 - delta of the probability (D2).
-        learn_delta: make delta a parameter too, through its logit; it stays between 0.5 and 0.99995.
+        learn_delta: make delta a parameter too, through its logit; it stays between 0.5 and 0.9999992.
         ridge_alpha: ridge weight alpha.
         coldness: ``current`` (gamma_t from S_t, Eq. 8), ``lagged`` (gamma_{t-1}, Algorithm 1 to the letter) or ``smooth``
             (continuous in beta), departure D6.
@@ -100,7 +100,8 @@ class SoftUCBPolicy(BanditPolicy):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> Self:
-        """A policy that needs no tuning: its beta comes from a network that was trained on problems of many sizes.
+        """A policy that needs no tuning: its beta comes from a network that was trained on problems of many
+        sizes, and delta was learned with it.
 
         Args:
             dim: number of features d.
@@ -113,8 +114,9 @@ class SoftUCBPolicy(BanditPolicy):
             >>> bool(policy(torch.eye(10)).beta > 0)
             True
         """
-        module = SituationBeta.pretrained(horizon=horizon)
-        return cls(dim, beta_init=module, coldness="smooth", device=device, dtype=dtype)
+        module, about = SituationBeta.load(PRETRAINED, horizon=horizon)
+        delta = float(about["delta"])
+        return cls(dim, beta_init=module, delta=delta, coldness="smooth", device=device, dtype=dtype)
 
     def _beta_tensor(self, name: str, value: float | Tensor) -> Tensor:
         if isinstance(value, Tensor):
@@ -137,8 +139,8 @@ class SoftUCBPolicy(BanditPolicy):
 
     @property
     def delta(self) -> float | Tensor:  # ()
-        """Eq. 9's delta; a differentiable tensor when it is learned."""
-        return self.fixed_delta if self.raw_delta is None else torch.sigmoid(self.delta_logit)
+        """Eq. 9's delta; a differentiable tensor when it is learned, in float64: 1 - delta needs its digits."""
+        return self.fixed_delta if self.raw_delta is None else torch.sigmoid(self.delta_logit.double())
 
     @property
     def delta_logit(self) -> Tensor:  # ()
@@ -151,15 +153,20 @@ class SoftUCBPolicy(BanditPolicy):
         """``smoothing`` of a smooth coldness, None for the others."""
         return self.smoothing if self.coldness == "smooth" else None
 
+    @property
+    def positive_parameters(self) -> list[nn.Parameter]:
+        """Those that stand for a beta themselves."""
+        return [self.raw_beta] if self.beta_module is None else self.beta_module.positive_parameters
+
     @torch.no_grad()
-    def project_(self, least: float = 0.0) -> None:
-        """Set a raw beta that an optimiser took below ``least`` to it, so that its way back is not longer than its step.
+    def project_(self) -> None:
+        """Set a raw beta that an optimiser took below 0 to 0, so that its way back is not longer than its step.
 
         Nobody must call this: beta reads as 0 meanwhile (D9), and delta as the end of its range that it is beyond. The
         trainers do, after every step.
         """
         if self.beta_module is None:
-            self.raw_beta.clamp_(min=least)
+            self.raw_beta.clamp_(min=0)
         else:
             self.beta_module.project_()
         if self.raw_delta is not None:
@@ -209,12 +216,13 @@ class SoftUCBPolicy(BanditPolicy):
         beta, situation = self.situated_beta(estimate, mask=mask, bandit=bandit)
         index = index_unchecked(mu_hat, width, beta, mask)
         source = index.detach() if index.requires_grad and not self.differentiate_gamma else index  # D3
+        s_max = max_index(source, mask)
         if self.coldness == "smooth":
-            fresh = smooth_coldness_unchecked(source, self.delta, self.smoothing, mask)
+            fresh = smooth_coldness_unchecked(source, self.delta, self.smoothing, mask, s_max)
         else:
-            fresh = coldness_unchecked(source, self.delta, mask)
+            fresh = coldness_unchecked(source, self.delta, mask, s_max)
         gamma = carried.to(fresh.dtype).expand(fresh.shape) if self.coldness == "lagged" else fresh  # D6
-        probs = softmax_unchecked(gamma.unsqueeze(-1) * index, mask)  # Eq. 8
+        probs = softmax_unchecked(gamma.unsqueeze(-1) * index, mask, top=gamma * s_max)  # Eq. 8; gamma is never below 0
         return Decision(probs, index, mu_hat, width, mask, beta, gamma, fresh, situation=situation)
 
     def _decide_one(self, where: str, row: Tensor, arms: Tensor, mask: Tensor | None) -> Decision | None:

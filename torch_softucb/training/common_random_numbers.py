@@ -11,7 +11,7 @@ from torch_softucb.training.data import Episode
 from torch_softucb.training.signals import Signal
 
 MOST = 64  # numbers that are learned
-STEP = 0.1  # half the distance of the two sides, as a share of the parameter
+STEP, LEAST = 0.1, 0.01  # half the distance of the two sides: a share of the parameter, and more where that can be 0
 
 
 def difference(
@@ -21,7 +21,8 @@ def difference(
     policy.project_()  # else both sides of a beta far below 0 would read as 0
     flat = parameter.data.view(-1)
     here = flat[at].clone()
-    step = STEP * here.abs() + 0.01
+    stays_positive = any(parameter is other for other in policy.positive_parameters) and bool(here > 0)
+    step = STEP * here.abs() + (0.0 if stays_positive else LEAST)
     ends, means = [], []
     try:
         for end in (here - step, here + step):

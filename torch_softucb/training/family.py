@@ -25,7 +25,8 @@ class Family:
         noise_std: standard deviation of the reward noise.
         drifting: share of members whose rewards drift.
         turn: by how many radians a round theta turns in those.
-        discount: what share of its knowledge a policy keeps a round in those.
+        discount: what share of its knowledge a policy keeps a round in those; what it forgets is drawn evenly on a
+            logarithmic scale.
 
     Example:
         >>> member = Family(dim=(5, 30)).member(seed=0)
@@ -41,23 +42,23 @@ class Family:
     noise_std: Range = (0.05, 2.0)
     drifting: float = 0.0
     turn: Range = (0.001, 0.01)
-    discount: float = 0.99
+    discount: Range = (0.98, 0.995)
 
     def __post_init__(self) -> None:
         for name in ("num_arms", "dim", "horizon", "noise_std", "turn"):
             check_range("Family", name, getattr(self, name), low=0.0 if name in ("noise_std", "turn") else 1.0)
         if check_number("Family", "drifting", self.drifting, low=0.0, high=1.0, closed_high=True):
             check_plane("Family", round(self.dim[0]))
-        check_number("Family", "discount", self.discount, low=0.0, high=1.0, open_low=True, closed_high=True)
+        check_range("Family", "discount", self.discount, low=0.0, high=1.0)
 
     def member(self, *, seed: int) -> "Member":
         """The member that this seed draws."""
-        u = torch.rand(5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).tolist()
+        u = torch.rand(6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).tolist()
         k, d, t = (round(_between(r, x)) for r, x in zip((self.num_arms, self.dim, self.horizon), u, strict=False))
         drifts = u[3] < self.drifting
-        return Member(
-            k, d, t, self.noise_std, _between(self.turn, u[4]) if drifts else 0.0, self.discount if drifts else 1.0
-        )
+        turn = _between(self.turn, u[4]) if drifts else 0.0
+        low, high = self.discount
+        return Member(k, d, t, self.noise_std, turn, 1 - _between((1 - high, 1 - low), u[5]) if drifts else 1.0)
 
 
 def _between(bounds: Range, share: float) -> float:

@@ -5,10 +5,10 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
-from torch import Tensor
+from torch import Tensor, nn
 
 from torch_softucb.betas import BetaModule, SituationBeta
-from torch_softucb.checks import check_number
+from torch_softucb.checks import check_delta, check_number
 from torch_softucb.policies import LinUCB, SoftUCBPolicy
 from torch_softucb.training.data import Episode, planned_steps
 from torch_softucb.training.trajectory import trajectory
@@ -23,6 +23,7 @@ class SoftUCBMeta(L.LightningModule):
     Args:
         beta: the module; by default a :class:`~torch_softucb.SituationBeta`.
         delta: Eq. 9's delta.
+        learn_delta: learn delta too, one for the whole family.
         ridge_alpha: ridge weight.
         lr: learning rate of the default optimiser, Adam, falling to 0.
         optimizer: another torch optimiser; parameters in, optimiser out.
@@ -35,6 +36,7 @@ class SoftUCBMeta(L.LightningModule):
         *,
         beta: BetaModule | None = None,
         delta: float = 0.99,
+        learn_delta: bool = False,
         ridge_alpha: float = 1.0,
         lr: float = 0.02,
         optimizer: OptimizerCallable | None = None,
@@ -44,18 +46,21 @@ class SoftUCBMeta(L.LightningModule):
         super().__init__()
         self.beta = SituationBeta(horizon=1024, init=0.7) if beta is None else beta
         self.kind: dict[str, Any] = {"delta": delta, "ridge_alpha": ridge_alpha, "coldness": "smooth"}
+        self.raw_delta = nn.Parameter(torch.tensor(check_delta("SoftUCBMeta", delta)).logit()) if learn_delta else None
         self.lr = check_number("SoftUCBMeta", "lr", lr, low=0.0, open_low=True)
         self.make_optimizer, self.make_scheduler, self.compile_rounds = optimizer, scheduler, compile
 
     def policy(self, dim: int, horizon: int) -> SoftUCBPolicy:
-        """A policy for problems of this size that asks the module."""
-        return SoftUCBPolicy(dim, beta_init=self.beta.for_horizon(horizon), device=self.device, **self.kind)
+        """A policy for problems of this size that asks the module, and has the family's delta."""
+        policy = SoftUCBPolicy(dim, beta_init=self.beta.for_horizon(horizon), device=self.device, **self.kind)
+        policy.raw_delta = self.raw_delta
+        return policy
 
     def configure_optimizers(self) -> Any:
         if self.make_optimizer is None:
-            optimizer: torch.optim.Optimizer = torch.optim.Adam(self.beta.parameters(), lr=self.lr, betas=(0.9, 0.98))
+            optimizer: torch.optim.Optimizer = torch.optim.Adam(self.parameters(), lr=self.lr, betas=(0.9, 0.98))
         else:
-            optimizer = self.make_optimizer(self.beta.parameters())
+            optimizer = self.make_optimizer(self.parameters())
         steps = planned_steps(self.trainer)
         cosine = torch.optim.lr_scheduler.CosineAnnealingLR
         scheduler = cosine(optimizer, steps) if self.make_scheduler is None else self.make_scheduler(optimizer)

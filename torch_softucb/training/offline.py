@@ -13,9 +13,9 @@ from torch_softucb.training.data import Episode, planned_steps
 from torch_softucb.training.dual import Dual
 from torch_softucb.training.estimators import ESTIMATORS, mean_record
 from torch_softucb.training.module import LOOKED_AT, SoftUCBModule
-from torch_softucb.training.trajectory import LEAST
+from torch_softucb.training.relative import RelativeAdam
 
-_RATES = {"paper": 5.0, "auto": 0.25}  # with SGD; the other estimators take Adam
+_RATES = {"paper": 5.0, "auto": 0.25}  # with SGD; the other estimators take RelativeAdam
 
 
 class SoftUCBOffline(SoftUCBModule):
@@ -27,8 +27,8 @@ class SoftUCBOffline(SoftUCBModule):
         eta: weight of the constraint |mu - mu_hat| <= beta width; where beta settles depends on it. ``auto`` makes it a dual
             variable that finds the beta of ``target_coverage``. Only ``paper`` looks at it.
         lr: learning rate of the default optimiser. Default 5 with SGD for ``paper`` (the gradient is that of a round,
-            divided by T); 0.25 with SGD, falling to a fifth, for ``eta="auto"``; 0.15 with Adam, falling to 0, for the
-            other estimators; 0.02 with Adam for a module's weights.
+            divided by T); 0.25 with SGD, falling to a fifth, for ``eta="auto"``; 0.3 with RelativeAdam (shares of
+            beta), falling to 0, for the other estimators; 0.02 likewise for a module's weights.
         beta_init: where beta starts: a number, or a BetaModule (a schedule over t / T, a network over the situation), whose
             T becomes this one.
         delta: Eq. 9's delta.
@@ -77,7 +77,7 @@ class SoftUCBOffline(SoftUCBModule):
             policy,
             horizon=horizon,
             eta=Dual(target_coverage) if isinstance(eta, str) else eta,
-            lr=(_RATES.get(self.kind, 0.15) if policy.beta_module is None else 0.02) if lr is None else lr,
+            lr=(_RATES.get(self.kind, 0.3) if policy.beta_module is None else 0.02) if lr is None else lr,
             subgaussian_r=subgaussian_r,
             fail_prob=fail_prob,
             optimizer=optimizer,
@@ -98,7 +98,7 @@ class SoftUCBOffline(SoftUCBModule):
     def default_optimizer(self) -> torch.optim.Optimizer:
         if self.kind in _RATES and self.policy.beta_module is None:
             return super().default_optimizer()
-        return torch.optim.Adam(self.policy.parameters(), lr=self.lr, betas=(0.8, 0.95))  # few steps: a short memory
+        return RelativeAdam.of(self.policy, lr=self.lr)
 
     def default_scheduler(self, optimizer: torch.optim.Optimizer) -> Any:
         if self.kind == "paper" or self.make_optimizer is not None:
@@ -140,7 +140,7 @@ class SoftUCBOffline(SoftUCBModule):
     def optimizer_step(self, *args: Any, **kind: Any) -> None:
         """Here and not at the end of the batch: checkpoints are written before the module hears of that."""
         super().optimizer_step(*args, **kind)
-        self.policy.project_(0.0 if self.kind in _RATES else LEAST)
+        self.policy.project_()
         if isinstance(self.eta, Dual):
             self.eta.step()
 

@@ -14,7 +14,6 @@ from torch_softucb.training.signals import Signal, climb
 from torch_softucb.types import Trajectory
 
 REPLICATES = 8  # trajectories of one problem
-LEAST = 0.01  # beta while it is learned: at 0 play is uniform (D1) whatever beta's neighbours do, and no draw credits it
 BASELINES = ("none", "leave_one_out", "state")
 
 

@@ -152,16 +152,18 @@ def test_who_logged_and_what_is_missing_do_not_matter(tmp_path, seeded):
     torch.testing.assert_close(posterior.theta.mean, theta[::2], atol=0.05, rtol=0)
 
 
-def test_learning_does_not_depend_on_the_reward_s_unit(seeded):
-    """Rewards times 1000: beta times 1000, on the way and at the end."""
+@pytest.mark.parametrize("estimator", ["trajectory", "common_random_numbers"])
+def test_learning_does_not_depend_on_the_reward_s_unit(estimator, seeded):
+    """Rewards times 1000: beta times 1000, on the way and at the end; likewise a thousandth."""
     problem = synthetic_problem(num_problems=8, num_arms=6, dim=3, generator=seeded(0), dtype=D)
     paths = []
-    for scale in (1.0, 1000.0):
+    for scale in (1.0, 1000.0, 0.001):
         scaled = BanditProblem(problem.arms, scale * problem.means, scale * 0.5)
         policy = SoftUCBPolicy(3, beta_init=0.8 * scale, coldness="smooth", dtype=D)
-        kind = {"horizon": 20, "steps": 6, "trajectories": 8, "compile": False, "estimator": "trajectory"}
-        paths.append(torch.tensor(learn_beta(lambda n, g, p=scaled: p, policy, unit=0.8 * scale, **kind)))
+        kind = {"horizon": 20, "steps": 6, "trajectories": 8, "compile": False, "estimator": estimator}
+        paths.append(torch.tensor(learn_beta(lambda n, g, p=scaled: p, policy, **kind)))
     torch.testing.assert_close(paths[1], 1000 * paths[0], rtol=1e-4, atol=0)
+    torch.testing.assert_close(paths[2], 0.001 * paths[0], rtol=1e-4, atol=0)
 
 
 def test_bad_settings_are_named(seeded):
@@ -184,11 +186,11 @@ def _regret_ratio(problem, folder, *, horizon, count, seed, **kind):
     """Regret on the true problem of the beta learned from a log of 20,000 decisions, over that of the beta learned on it."""
     epsilon_greedy_log(folder, problem, decisions=20_000, epsilon=0.1, seed=seed)
     posterior = fit_posterior(read_decisions(folder / "00000001.decisions.parquet"))
-    unit = radius(posterior, horizon=horizon) / 4
+    start = radius(posterior, horizon=horizon) / 4
     regrets, betas = [], []
     for number, draw in enumerate((lambda n, g: posterior.draw(n, generator=g), lambda n, g: problem.repeat(n))):
-        policy = SoftUCBPolicy(problem.dim, beta_init=unit, coldness="smooth")
-        learn_beta(draw, policy, horizon=horizon, unit=unit, seed=10 * seed + number, **kind)
+        policy = SoftUCBPolicy(problem.dim, beta_init=start, coldness="smooth")
+        learn_beta(draw, policy, horizon=horizon, seed=10 * seed + number, **kind)
         test = torch.Generator().manual_seed(1000 + seed)
         played = rollout(policy, problem.repeat(count), horizon=horizon, generator=test, compile="native")
         regrets.append(played.regret.sum(0).double().mean())

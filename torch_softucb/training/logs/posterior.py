@@ -19,7 +19,7 @@ from torch_softucb.streams import mixed_seed, normals, stream_key, uniforms
 from torch_softucb.training.data import Episode
 from torch_softucb.training.estimators import ESTIMATORS
 from torch_softucb.training.logs.offered import Offered, offered_items
-from torch_softucb.training.trajectory import LEAST
+from torch_softucb.training.relative import RelativeAdam
 from torch_softucb.types import BanditProblem
 
 LEARNS = ("common_random_numbers", "trajectory")  # estimators whose optimum is the least regret, without an eta
@@ -126,7 +126,6 @@ def learn_beta(
     policy: SoftUCBPolicy,
     *,
     horizon: int,
-    unit: float = 1.0,
     steps: int = 50,
     trajectories: int = 512,
     estimator: str = "common_random_numbers",
@@ -138,9 +137,7 @@ def learn_beta(
 
     Args:
         problems: (count, generator) -> problems to play, as :meth:`ProblemPosterior.draw` makes them.
-        policy: whose beta moves; ``coldness="smooth"`` for ``trajectory``.
-        unit: what a step is measured in: Adam moves beta by at most 0.15 units or so, less and less. Rewards of any scale
-            are learned from alike when it is a share of Eq. 5's radius.
+        policy: whose beta moves, by shares of itself; ``coldness="smooth"`` for ``trajectory``.
         estimator: ``common_random_numbers`` or ``trajectory``. On problems that are alike the first is the steadier by far:
             with T = 1024, K = 50, d = 10 its slope has a fifth of the other's standard deviation, at less cost.
         progress: called with (steps done, beta).
@@ -159,7 +156,7 @@ def learn_beta(
         check_integer(where, "steps", steps, low=1),
         check_integer(where, "trajectories", trajectories, low=1),
     )
-    optimizer = torch.optim.Adam(policy.parameters(), lr=0.15 * unit, betas=(0.8, 0.95))  # few steps: a short memory
+    optimizer = RelativeAdam.of(policy, lr=0.3)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     betas = [float(policy.beta.detach())]
     for step in range(steps):
@@ -170,7 +167,6 @@ def learn_beta(
         signal.loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         scheduler.step()
-        policy.project_(LEAST * unit)
         betas.append(float(policy.beta.detach()))
         if progress is not None:
             progress(step + 1, betas[-1])

@@ -67,12 +67,11 @@ def learn_from_log(
     kind: dict[str, Any] = {"horizon": horizon, "seed": seed, "compile": compile}
 
     def learned(posterior: ProblemPosterior, stage: str) -> tuple[SoftUCBPolicy, list[float]]:
-        unit = radius(posterior, horizon=horizon, ridge_alpha=ridge_alpha) / 4
-        policy = SoftUCBPolicy(posterior.dim, beta_init=unit, delta=delta, ridge_alpha=ridge_alpha, coldness="smooth")
+        start = radius(posterior, horizon=horizon, ridge_alpha=ridge_alpha) / 4
+        policy = SoftUCBPolicy(posterior.dim, beta_init=start, delta=delta, ridge_alpha=ridge_alpha, coldness="smooth")
         betas = learn_beta(
             lambda count, generator: posterior.draw(count, generator=generator),
             policy,
-            unit=unit,
             steps=steps,
             trajectories=trajectories,
             estimator=estimator,
