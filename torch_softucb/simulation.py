@@ -198,7 +198,7 @@ class Simulation:
 
     def _noise(self, start: int, count: int) -> Tensor:  # (count, *B)
         dtype = self.means.dtype
-        return normals(self.noise_key, self.problem.ids, start=start, count=count, dtype=dtype) * self.noise_std
+        return normals(self.noise_key, self.problem.ids, start=start, count=count, dtype=dtype).mul_(self.noise_std)
 
     def _draws(self, start: int, count: int) -> Tensor:  # (count, *B) uniform, or (count, *B, n) normal
         key, ids, dtype = self.action_key, self.problem.ids, self.means.dtype

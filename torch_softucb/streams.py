@@ -18,14 +18,17 @@ _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 
 
-def _xor_shift(z: Tensor, bits: int) -> Tensor:
-    return z ^ ((z >> bits) & ((1 << (64 - bits)) - 1))  # logical shift: >> of an int64 copies the sign
+def _xor_shift_(z: Tensor, bits: int, space: Tensor) -> Tensor:
+    torch.bitwise_right_shift(z, bits, out=space)
+    return z.bitwise_xor_(space.bitwise_and_((1 << (64 - bits)) - 1))  # logical shift: >> of an int64 copies the sign
 
 
 def _mix(z: Tensor) -> Tensor:
-    z = _xor_shift(z, 30) * _MIX_1
-    z = _xor_shift(z, 27) * _MIX_2
-    return _xor_shift(z, 31)
+    """Writes over ``z``: memory asked for anew would cost more than the arithmetic."""
+    space = torch.empty_like(z)
+    z = _xor_shift_(z, 30, space).mul_(_MIX_1)
+    z = _xor_shift_(z, 27, space).mul_(_MIX_2)
+    return _xor_shift_(z, 31, space)
 
 
 def split_mix(
@@ -62,7 +65,7 @@ def mixed_seed(*numbers: int) -> int:
 def _bits(key: Tensor, ids: Tensor, start: int, count: int, dtype: torch.dtype) -> tuple[Tensor, int]:
     digits = 53 if dtype == torch.float64 else 24  # what the dtype's mantissa holds
     seed = _mix(key + _mix(ids * _GOLDEN))
-    top = (split_mix(seed, start, count) >> (64 - digits)) & ((1 << digits) - 1)
+    top = split_mix(seed, start, count).bitwise_right_shift_(64 - digits).bitwise_and_((1 << digits) - 1)
     return top, digits
 
 
@@ -76,7 +79,7 @@ def uniforms(
 ) -> Tensor:  # (count, *B)
     """Uniform numbers in [0, 1): never 1, in either dtype; float32 is float64 cut to 24 bits."""
     top, digits = _bits(key, ids, start, count, dtype)
-    return top.to(dtype) * 2.0**-digits
+    return top.to(dtype).mul_(2.0**-digits)
 
 
 def normals(
@@ -89,5 +92,5 @@ def normals(
 ) -> Tensor:  # (count, *B)
     """Standard normal numbers by the inverse distribution function; always finite."""
     top, digits = _bits(key, ids, start, count, dtype)
-    symmetric = (2 * top + (1 - 2**digits)).to(dtype) * 2.0**-digits  # odd / 2**digits: in (-1, 1), never at the ends
-    return torch.erfinv(symmetric) * math.sqrt(2.0)
+    odd = top.mul_(2).add_(1 - 2**digits)  # over 2**digits: in (-1, 1), never at the ends
+    return odd.to(dtype).mul_(2.0**-digits).erfinv_().mul_(math.sqrt(2.0))

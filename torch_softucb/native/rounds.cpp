@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -421,9 +422,11 @@ struct Tile {
 
 template <typename F, bool SHARED, bool MASKED>
 void play_all(const Stretch<F> &s) {
-  at::parallel_for(0, (s.B + LANES - 1) / LANES, 1, [&](int64_t begin, int64_t end) {
+  const int64_t tiles = (s.B + LANES - 1) / LANES;
+  std::atomic<int64_t> next{0};  // whoever is free takes the next tile: a core that is shared with others holds up nobody
+  at::parallel_for(0, std::min<int64_t>(tiles, at::get_num_threads()), 1, [&](int64_t, int64_t) {
     Tile<F, SHARED, MASKED> tile(s);
-    for (int64_t i = begin; i < end; ++i) tile.play(i * LANES, std::min(LANES, s.B - i * LANES));
+    for (int64_t i = next++; i < tiles; i = next++) tile.play(i * LANES, std::min(LANES, s.B - i * LANES));
   });
 }
 
