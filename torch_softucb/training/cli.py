@@ -93,6 +93,7 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message=".*LightningCLI's args parameter.*")
     warnings.filterwarnings("ignore", category=DeprecationWarning, module="lightning.pytorch.cli")
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    warnings.filterwarnings("ignore", message=".*functional.all_gather is deprecated.*")
 
 
 def main(argv: list[str] | None = None) -> SoftUCBModule:

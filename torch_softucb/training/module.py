@@ -159,9 +159,13 @@ class SoftUCBModule(L.LightningModule):
 
     def log_row(self, values: dict[str, Any], *, batch_size: int) -> None:
         """Log under the x-axis of this kind of training; with several processes, the mean of their shares."""
-        row = {name: float(value) for name, value in values.items()}
-        place = {"step": float(self.axis_value), **row}
-        self.log_dict(place, batch_size=batch_size, sync_dist=self.trainer.world_size > 1)
+        row = {"step": float(self.axis_value), **{name: float(value) for name, value in values.items()}}
+        several = self.trainer.world_size > 1
+        if several and self.trainer.training:  # all numbers in one message; sync_dist would send one each
+            numbers = torch.tensor(list(row.values()), dtype=torch.float64, device=self.device)
+            row = dict(zip(row, self.trainer.strategy.reduce(numbers, reduce_op="mean").tolist(), strict=True))
+            several = False
+        self.log_dict(row, batch_size=batch_size, sync_dist=several)
 
     def check_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Can this module go on from it?"""
