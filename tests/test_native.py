@@ -176,3 +176,23 @@ def test_import_builds_nothing():
     script = "import sys, torch_softucb; print('torch.utils.cpp_extension' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_a_v_that_cannot_be_factorised_is_told_in_a_long_stretch_too(seeded):
+    """Float32, fewer arms than dims, long features, next to no ridge: single rounds fail, and later ones recover."""
+    problem = synthetic_problem(num_problems=24, num_arms=6, dim=8, generator=seeded(0))
+    problem = BanditProblem(20 * problem.arms, problem.means, 0.5)
+    policy = SoftUCBPolicy(8, ridge_alpha=1e-3, coldness="smooth")
+
+    def told(alone, stretch):
+        simulation = Simulation(policy, alone, generator=seeded(1), discount=0.99, compile="native")
+        try:
+            for _ in simulation.play(200, look=lambda t: False, stretch=stretch):
+                pass
+        except NumericalError:
+            return True
+        return False
+
+    by_round, at_once = ([told(problem[i : i + 1], stretch) for i in range(24)] for stretch in (1, None))
+    assert any(by_round)
+    assert at_once == by_round

@@ -318,3 +318,28 @@ def test_play_goes_on_from_a_saved_state(compile, discount, seeded):
         resumed = opened(2)
         resumed.load_state_dict(state)
         assert torch.equal(regret(resumed, 11), whole[9:])
+
+
+@pytest.mark.parametrize("compile", [False, "native"])
+@pytest.mark.parametrize("single", [False, True])
+def test_one_drifting_problem_plays_as_it_does_in_company_and_is_left_as_it_was(single, compile, seeded):
+    if compile and find_compiler() is None:
+        pytest.skip("needs a C++ compiler")
+    two = synthetic_problem(num_problems=2, num_arms=6, dim=3, turn=0.05, dtype=torch.double, generator=seeded(0))
+    one = two[0] if single else two[:1]
+    before, policy = one.means.clone(), SoftUCBPolicy(3, dtype=torch.double)
+    kind = {"horizon": 20, "compile": compile}
+    alone = rollout(policy, one, generator=seeded(1), **kind).regret.reshape(20)
+    torch.testing.assert_close(alone, rollout(policy, two, generator=seeded(1), **kind).regret[:, 0], atol=1e-10, rtol=0)
+    assert torch.equal(one.means, before)
+
+
+@pytest.mark.parametrize("compile", [False, "native"])
+def test_a_learned_delta_keeps_a_single_problem_in_its_dtype(compile, seeded):
+    if compile and find_compiler() is None:
+        pytest.skip("needs a C++ compiler")
+    policy = SoftUCBPolicy(3, learn_delta=True, coldness="smooth")
+    assert policy(torch.eye(3)).probs.dtype == torch.float32
+    problem = synthetic_problem(num_problems=2, num_arms=6, dim=3, generator=seeded(0))[0]
+    played = rollout(policy, problem, horizon=12, record=("beta",), record_every=5, scores=True, compile=compile)
+    assert played.regret.dtype == torch.float32

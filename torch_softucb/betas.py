@@ -79,6 +79,7 @@ class BetaModule(nn.Module, ABC):
     """beta >= 0 from what a decision is about."""
 
     looks_at: Sequence[str] = ()  # names of SITUATION
+    lr = 0.02  # by how much trainers move its parameters a step, by default
 
     @abstractmethod
     def forward(
@@ -98,6 +99,11 @@ class BetaModule(nn.Module, ABC):
     @property
     def positive_parameters(self) -> list[nn.Parameter]:
         """Those that stand for a beta themselves."""
+        return []
+
+    @property
+    def log_parameters(self) -> list[nn.Parameter]:
+        """Those that stand for a beta's logarithm."""
         return []
 
     def project_(self) -> None:
@@ -143,6 +149,7 @@ class SegmentBeta(BetaModule):
     """
 
     segments: Tensor
+    lr = 0.3  # shares of a beta
 
     def __init__(self, segments: Tensor, *, init: float = 1.0) -> None:
         super().__init__()
@@ -184,6 +191,7 @@ class ScheduleBeta(BetaModule):
     """
 
     looks_at = ("seen",)
+    lr = 0.1  # of logarithms
 
     def __init__(self, horizon: int, *, init: float | Tensor = 1.0, knots: int = 5) -> None:
         super().__init__()
@@ -195,6 +203,10 @@ class ScheduleBeta(BetaModule):
         check_shape("ScheduleBeta", "init", init.shape, init.dim() == 1 and len(init) > 0, "(knots,)")
         check_positive("ScheduleBeta", "init", init)
         self.log_beta = nn.Parameter(init.detach().log())
+
+    @property
+    def log_parameters(self) -> list[nn.Parameter]:
+        return [self.log_beta]
 
     @property
     def typical(self) -> float:

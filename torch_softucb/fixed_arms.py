@@ -61,7 +61,8 @@ class FixedArms:
         return self._times(self.root, z).sum(1)
 
     def check(self, t: int) -> None:
-        """Widths only shrink, so what is negative or NaN now was caused in a round before."""
+        """Widths only shrink, so what is negative or NaN now was caused in a round before; where play forgets, the native
+        kernel marks a V that it could not factorise by a width^2 of -1."""
         if not bool(self.width_sq.amin() >= 0):
             bad = ~(self.width_sq >= 0)
             raise NumericalError(

@@ -74,7 +74,7 @@ class Simulation:
         memory = policy._fresh_memory
         fresh = like.new_empty(0) if memory is None else memory.to(like)
         self.memory = fresh.expand(*problem.batch_shape, -1).clone()  # (*B, M)
-        self.means = like.movedim(-1, 0).contiguous()  # (K, *B)
+        self.means = like.movedim(-1, 0).clone(memory_format=torch.contiguous_format)  # (K, *B): drift writes over it
         self.best = problem.best_mean.contiguous()
         self.drift: tuple[Tensor, Tensor, Tensor] | None = None
         # means of the first round and a quarter turn later, (K, B), and the turn of a round, (B,)

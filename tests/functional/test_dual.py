@@ -48,3 +48,13 @@ def test_in_one_trajectory_the_sign_of_the_reward_part_does_not_count():
         assert slope.tolist() == pytest.approx([math.tanh(1.25 * error)] * 3, abs=1e-10)
     quiet = F.unsigned_slope(reward, torch.zeros_like(reward), log_eta, torch.ones_like(reward))
     assert quiet.tolist() == [-1, -1, 0]
+
+
+def test_eta_cannot_be_wound_up_beyond_its_dtype():
+    log_eta = torch.zeros(())
+    for _ in range(10_000):
+        log_eta = F.dual_ascent(log_eta, F.coverage_error(torch.tensor(0.0), 0.999))
+    for reward in (-0.06, 0.0, 0.06):
+        error = F.coverage_error(torch.tensor(0.0), 0.999)
+        slope = F.unsigned_slope(torch.tensor(reward), torch.tensor(10.0), log_eta, error)
+        assert -1 <= slope <= 1

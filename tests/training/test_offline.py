@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from tests import reference
-from torch_softucb import ScheduleBeta, SituationBeta, rollout, synthetic_problem
+from torch_softucb import ScheduleBeta, SegmentBeta, SituationBeta, rollout, synthetic_problem
 from torch_softucb.training import BetaWarning, SoftUCBOffline
 from torch_softucb.training.data import Episode
 from torch_softucb.training.dual import Dual
@@ -155,7 +155,7 @@ def test_without_eta_both_sides_end_at_the_same_beta(estimator, tiny, fit):
 def test_eta_is_a_number_or_auto():
     with pytest.raises(ValueError, match="eta must be"):
         SoftUCBOffline(eta="best")
-    with pytest.raises(ValueError, match=r"target_coverage must be in \(0, 1\), got 1"):
+    with pytest.raises(ValueError, match=r"target_coverage must be in \(0, 0.999\], got 1"):
         SoftUCBOffline(eta="auto", target_coverage=1.0)
     with pytest.raises(ValueError, match="estimator must be"):
         SoftUCBOffline(estimator="reinforce")
@@ -187,3 +187,22 @@ def test_a_module_takes_the_runs_horizon_and_small_steps():
         assert model.policy.beta_module.horizon == 77
         assert model.lr == 0.02
         assert isinstance(model.default_optimizer(), torch.optim.Adam)
+
+
+def test_segments_are_played_at_their_present_mean():
+    module = SegmentBeta(torch.tensor([0, 1, 1, 1]))
+    model = SoftUCBOffline(dim=3, horizon=12, beta_init=module)
+    model.played_beta.fill_(1.0)
+    with torch.no_grad():
+        module.raw.copy_(torch.tensor([0.2, 3.0]))
+    assert float(model.frozen_policy().beta) == pytest.approx((0.2 + 3 * 3.0) / 4)
+
+
+def test_what_a_network_played_is_in_the_checkpoint(tiny, fit, tmp_path):
+    kind = {"dim": 3, "horizon": 12, "coldness": "smooth", "estimator": "trajectory"}
+    model = SoftUCBOffline(beta_init=SituationBeta(horizon=12, init=0.5), **kind)
+    fit(model, tiny(num_steps=2)).save_checkpoint(tmp_path / "network.ckpt")
+    again = SoftUCBOffline.load_from_checkpoint(
+        tmp_path / "network.ckpt", beta_init=SituationBeta(horizon=12, init=0.5), weights_only=True
+    )
+    assert again.mean_beta == model.mean_beta != 0.5

@@ -134,7 +134,7 @@ def test_wrong_number_of_trajectories(fit, tiny):
 def test_eta_is_a_number_or_auto():
     with pytest.raises(ValueError, match="eta must be one of 'auto', got 'best'"):
         SoftUCBOnline(eta="best")
-    with pytest.raises(ValueError, match=r"target_coverage must be in \(0, 1\), got 0"):
+    with pytest.raises(ValueError, match=r"target_coverage must be in \(0, 0.999\], got 0"):
         SoftUCBOnline(eta="auto", target_coverage=0.0)
 
 

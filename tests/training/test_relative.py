@@ -88,3 +88,42 @@ def test_it_goes_on_from_its_state():
     resumed = RelativeAdam([{"params": [other], "positive": True}], lr=0.1)
     resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     assert torch.equal(_descend(beta, optimizer, _off), _descend(other, resumed, _off))
+
+
+def test_with_a_number_of_steps_it_ends_at_the_mean_of_the_second_half():
+    betas = [torch.nn.Parameter(torch.tensor(2.0, dtype=D)) for _ in range(2)]
+    free = [torch.nn.Parameter(torch.tensor(-1.0, dtype=D)) for _ in range(2)]
+    paths = []
+    for beta, other, steps in zip(betas, free, (7, None), strict=True):
+        optimizer = RelativeAdam([{"params": [beta], "positive": True}, {"params": [other]}], lr=0.1, steps=steps)
+        paths.append([])
+        for _ in range(7):
+            optimizer.zero_grad()
+            (_off(beta) + _off(other)).backward()
+            optimizer.step()
+            paths[-1].append((float(beta.detach()), float(other.detach())))
+    assert paths[0][:-1] == paths[1][:-1]
+    tail = paths[1][3:]  # steps 4 to 7
+    assert paths[0][-1][0] == pytest.approx(math.exp(sum(math.log(beta) for beta, _ in tail) / 4))
+    assert paths[0][-1][1] == pytest.approx(sum(other for _, other in tail) / 4)
+
+
+def test_hooks_run_once_and_see_values_and_gradients_stay():
+    torch.optim.Adam([torch.nn.Parameter(torch.ones(()))])  # torch has wrapped Adam.step by now
+    beta = torch.nn.Parameter(torch.tensor(2.0))
+    optimizer = RelativeAdam([{"params": [beta], "positive": True}], lr=0.1)
+    seen = []
+    optimizer.register_step_post_hook(lambda *_: seen.append(float(beta.detach())))
+    beta.square().backward()
+    optimizer.step()
+    assert seen == [pytest.approx(2 * math.exp(-0.1))]
+    assert float(beta.grad) == 4.0
+
+
+def test_a_group_that_says_nothing_is_not_positive():
+    beta, other = torch.nn.Parameter(torch.tensor(2.0)), torch.nn.Parameter(torch.tensor(-1.0))
+    optimizer = RelativeAdam([{"params": [beta], "positive": True}], lr=0.1)
+    optimizer.add_param_group({"params": [other]})
+    (beta.square() + other.square()).backward()
+    optimizer.step()
+    assert float(other.detach()) == pytest.approx(-0.9)

@@ -1,15 +1,16 @@
 """The gradient of a whole trajectory: the native kernel's parts, no bias, less noise, and where it leads."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from torch_softucb import BanditProblem, SoftUCBPolicy, rollout, synthetic_problem
+from torch_softucb import BanditProblem, ScheduleBeta, SoftUCBPolicy, rollout, synthetic_problem
 from torch_softucb.training.common_random_numbers import common_random_numbers, difference
 from torch_softucb.training.data import Episode
 from torch_softucb.training.offline import SoftUCBOffline
-from torch_softucb.training.trajectory import BASELINES, play, slopes, trajectory
+from torch_softucb.training.trajectory import BASELINES, credit, play, slopes, trajectory
 from torch_softucb.types import SCORES
 
 D = torch.double
@@ -116,11 +117,49 @@ def test_processes_play_trajectories_of_their_own(seeded):
 
 
 @pytest.mark.parametrize("estimator", ["trajectory", "common_random_numbers"])
-def test_a_number_that_is_pushed_down_does_not_land_on_random_play(estimator):
+def test_a_number_that_is_pushed_down_does_not_land_on_random_play(estimator, seeded):
     """At beta = 0 the policy is uniform, gamma is 0 and no gradient leads away: learners never get there."""
     model = SoftUCBOffline(dim=3, horizon=10, beta_init=0.02, estimator=estimator, coldness="smooth")
     optimizer = model.default_optimizer()
-    for _ in range(50):
-        model.policy.raw_beta.grad = torch.ones(())
+    episode = Episode(_problem(16, seeded, dtype=torch.float32), 1, 2)
+    for _ in range(30):
+        optimizer.zero_grad()
+        (-model.estimator(model.policy, episode, horizon=10, eta=0.0, record=()).loss).backward()  # up the wrong way
+        model.policy.raw_beta.grad.abs_()
         optimizer.step()
-    assert 0 < float(model.policy.beta.detach()) < 0.001
+    assert 0 < float(model.policy.beta.detach()) < 0.01
+
+
+@pytest.mark.parametrize("count", [2, 6, 15, 41])
+def test_without_replicates_no_trajectory_helps_to_centre_itself(count, seeded):
+    """d credit / d own reward to go is 1, up to the factor that the mean of the others brings: by differences."""
+    policy = SoftUCBPolicy(3, beta_init=torch.full((count,), 0.5), coldness="smooth", dtype=D)
+    played = Episode(_problem(count, seeded), 1, 2).play(policy, horizon=10, scores=True)
+    last = played.regret.clone()
+    base = credit(played)
+    for i in range(min(count, 6)):
+        moved = last.clone()
+        moved[-1, i] -= 1.0  # more reward in the last round: of every round before, one more to go
+        other = credit(replace(played, regret=moved))
+        change = (other - base)[:-1, i]
+        torch.testing.assert_close(change, torch.ones_like(change), atol=1e-9, rtol=0)
+
+
+def test_a_schedules_differences_are_taken_a_tenth_of_beta_apart(seeded):
+    episode = Episode(_problem(64, seeded), 1, 2)
+    policy = SoftUCBPolicy(3, beta_init=ScheduleBeta(20, init=1.0), coldness="smooth", dtype=D)
+    raw = policy.beta_module.log_beta
+    got = difference(policy, episode, raw, 0, horizon=20, compile=False)
+    low, high = (
+        episode.play(
+            SoftUCBPolicy(
+                3,
+                beta_init=ScheduleBeta(20, init=torch.tensor([math.exp(end), 1.0, 1.0, 1.0, 1.0], dtype=D)),
+                coldness="smooth",
+                dtype=D,
+            ),
+            horizon=20,
+        ).regret.mean()
+        for end in (-0.1, 0.1)
+    )
+    torch.testing.assert_close(got, (low - high) / 0.2, atol=1e-6, rtol=1e-4)  # the module starts in float32

@@ -20,7 +20,6 @@ from torch_softucb.training.trajectory import play as play_several
 
 BETAS = (0.2, 0.35, 0.5, 0.75, 1.0, 1.5)
 STARTS = (0.05, 1.0, 4.0)
-STARTS_BUDGET = Budget(tune=2048, trajectories=1024)  # 80 steps
 STEP = 0.03  # of the differences: half the distance of the two sides, as a share of beta
 
 

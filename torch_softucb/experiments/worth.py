@@ -31,10 +31,10 @@ class Budget:
     """How much is simulated."""
 
     test: int = 16384  # problems
-    tune: int = 1024  # problems for each point of a grid
+    tune: int = 2048  # problems for each point of a grid
     points: int = 40
     horizon: int = 1024
-    trajectories: int = 512  # a training step
+    trajectories: int = 1024  # a training step
 
     def steps(self, per_step: int) -> int:
         """Training steps that cost as many rounds as a grid does."""
@@ -79,7 +79,8 @@ def _learner(lesson: Lesson, horizon: int) -> Callable[[int, int], SoftUCBPolicy
     first = SoftUCBPolicy.pretrained(1, horizon=horizon) if lesson.beta == "situation" else SoftUCBPolicy(1)
     module = ScheduleBeta(horizon) if lesson.beta == "schedule" else first.beta_module
     raw = nn.Parameter(torch.tensor(lesson.start))
-    raw_delta = nn.Parameter(torch.tensor(float(first.delta)).logit()) if lesson.learn_delta else None
+    odds = float(first.delta) / (1 - float(first.delta))
+    raw_delta = nn.Parameter(torch.tensor(math.log(odds))) if lesson.learn_delta else None
 
     def make(dim: int, horizon: int) -> SoftUCBPolicy:
         beta = 1.0 if module is None else module.for_horizon(horizon)
@@ -93,12 +94,13 @@ def _learner(lesson: Lesson, horizon: int) -> Callable[[int, int], SoftUCBPolicy
 
 
 def _optimizer(lesson: Lesson, policy: SoftUCBPolicy, steps: int) -> tuple[Any, Any]:
-    """Those of SoftUCBOffline."""
+    """Those of SoftUCBOffline; the network, which has learned already, takes smaller steps."""
     if lesson.estimator == "paper":
         auto = lesson.eta == "auto"
         sgd = torch.optim.SGD(policy.parameters(), lr=0.25 if auto else 5.0)
         return sgd, torch.optim.lr_scheduler.LinearLR(sgd, 1.0, 0.2 if auto else 1.0, total_iters=steps)
-    adam = RelativeAdam.of(policy, lr={"number": 0.3, "schedule": 0.1, "situation": 0.005}[lesson.beta])
+    rate = {"number": 0.3, "schedule": ScheduleBeta.lr, "situation": 0.005}[lesson.beta]
+    adam = RelativeAdam.of(policy, lr=rate, steps=steps)
     return adam, torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
 
 

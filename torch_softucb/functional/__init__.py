@@ -1,6 +1,6 @@
 """Pure formulas of the paper, one idea a file; any leading batch shape, float32 or float64, masks on every arm axis."""
 
-from torch_softucb.functional.baseline import foretold, leave_one_out
+from torch_softucb.functional.baseline import can_foretell, foretold, leave_one_out
 from torch_softucb.functional.bounds import beta_upper_bound, regret_bound, thompson_scale
 from torch_softucb.functional.coverage import coverage, num_suboptimal
 from torch_softucb.functional.design import g_optimal_design
@@ -75,6 +75,7 @@ __all__ = [
     "bayesian_ridge",
     "beta_upper_bound",
     "bounded",
+    "can_foretell",
     "coldness",
     "coverage",
     "coverage_error",

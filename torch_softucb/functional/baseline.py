@@ -16,6 +16,14 @@ def leave_one_out(values: Tensor) -> Tensor:  # (T, R, P) -> (T, R, P)
     return values if count == 1 else (values - values.mean(axis, keepdim=True)) * (count / (count - 1))
 
 
+_ENOUGH = 4  # trajectories in each half of the problems, for each number of the state
+
+
+def can_foretell(state: Tensor) -> bool:  # (T, R, P, F)
+    """Are there enough trajectories to fit from?"""
+    return state.shape[1] * (state.shape[2] // 2) >= _ENOUGH * state.shape[3]
+
+
 def foretold(
     state: Tensor,  # (T, R, P, F) what is known before the draw
     target: Tensor,  # (T, R, P)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 INTEGRAL, PROPORTIONAL = 0.25, 2.5  # of the error: what it adds to log eta for good, and in this step alone
-_MOST = 0.999
+MOST_TARGET = 0.999  # of a coverage, as it is measured and as it may be asked for
+_MOST_LOG = 30.0  # of |log eta|: a target that no beta meets must not wind it up beyond what exp can hold
 
 
 def coverage_error(coverage: Tensor, target: float) -> Tensor:  # (), () -> ()
@@ -20,7 +21,7 @@ def coverage_error(coverage: Tensor, target: float) -> Tensor:  # (), () -> ()
         >>> coverage_error(torch.tensor(0.5), 0.9)  # log 9
         tensor(2.1972)
     """
-    return torch.logit(torch.full_like(coverage, target)) - torch.logit(coverage.clamp(1 - _MOST, _MOST))
+    return torch.logit(torch.full_like(coverage, target)) - torch.logit(coverage.clamp(1 - MOST_TARGET, MOST_TARGET))
 
 
 def dual_eta(log_eta: Tensor, error: Tensor) -> Tensor:  # (), () -> ()
@@ -29,8 +30,8 @@ def dual_eta(log_eta: Tensor, error: Tensor) -> Tensor:  # (), () -> ()
 
 
 def dual_ascent(log_eta: Tensor, error: Tensor) -> Tensor:  # (), () -> ()
-    """log eta of the next step; projected on eta >= 0 by being a logarithm."""
-    return log_eta + INTEGRAL * error
+    """log eta of the next step; projected on eta >= 0 by being a logarithm, and kept within e^-30 and e^30."""
+    return (log_eta + INTEGRAL * error).clamp(-_MOST_LOG, _MOST_LOG)
 
 
 def lagrangian_size(reward: Tensor, penalty: Tensor, eta: Tensor) -> Tensor:  # (), (), () -> () above 0

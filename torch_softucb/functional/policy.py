@@ -51,6 +51,12 @@ def coldness(
     return coldness_unchecked(index, delta, mask, max_index(index, mask))
 
 
+def odds_of(delta: float | Tensor, dtype: torch.dtype) -> float | Tensor:
+    """delta / (1 - delta), computed in delta's own dtype: a learned delta is float64."""
+    odds = delta / (1 - delta)
+    return odds.to(dtype) if isinstance(odds, Tensor) else odds
+
+
 def max_index(index: Tensor, mask: Tensor | None) -> Tensor:  # (*B, K) -> (*B,)
     """max S over the allowed arms."""
     return masked(index, mask).amax(-1)
@@ -62,7 +68,7 @@ def coldness_unchecked(index: Tensor, delta: float | Tensor, mask: Tensor | None
         low = low.masked_fill(~mask, 0.0)
     minus_low = low.sum(-1)  # -|L|, in index's dtype: an int64 count would make log float32
     nothing = (minus_low >= 0) | (s_max <= 0)
-    odds = delta / (1 - delta)
+    odds = odds_of(delta, index.dtype)
     # division by inf: gamma is 0 where there is nothing to eliminate, and so is its gradient
     return torch.log(minus_low.clamp(max=-1) * -odds) / s_max.masked_fill(nothing, math.inf)  # Eq. 9
 
@@ -97,7 +103,7 @@ def smooth_coldness_unchecked(
     near_low = torch.exp(index.clamp(min=0) / (-smoothing * s_safe).unsqueeze(-1))
     if mask is not None:
         near_low = near_low.masked_fill(~mask, 0.0)
-    return torch.log1p(near_low.sum(-1) * (delta / (1 - delta))) / s_safe
+    return torch.log1p(near_low.sum(-1) * odds_of(delta, index.dtype)) / s_safe
 
 
 def arm_probabilities(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_softucb.functional.policy import masked
+from torch_softucb.functional.policy import masked, odds_of
 
 
 class Score(NamedTuple):
@@ -54,7 +54,7 @@ def logit_slope(
         above = index.clamp(min=0)
         near = torch.exp(above / (-smoothing * s_safe))
         near = near if mask is None else near.masked_fill(~mask, 0.0)
-        odds = delta / (1 - delta)
+        odds = odds_of(delta, index.dtype)
         moved = torch.where(index > 0, rise, torch.zeros_like(rise)) - above * top_rise
         count_rise = -(near * moved).sum(-1, keepdim=True) / (smoothing * s_safe)
         turn = turn + odds * count_rise / (1 + odds * near.sum(-1, keepdim=True)) / s_safe
@@ -79,7 +79,7 @@ def delta_slope(
     s_safe = torch.where(s_max > 0, s_max, torch.ones_like(s_max))
     low = (index < 0) if smoothing is None else torch.exp(index.clamp(min=0) / (-smoothing * s_safe))
     count = low.to(index.dtype) if mask is None else low.to(index.dtype).masked_fill(~mask, 0.0)
-    scaled = count.sum(-1, keepdim=True) * (delta / (1 - delta))
+    scaled = count.sum(-1, keepdim=True) * odds_of(delta, index.dtype)
     share = (scaled > 0).to(index.dtype) if smoothing is None else scaled / (1 + scaled)
     return index * torch.where(s_max > 0, share / s_safe, torch.zeros_like(share))
 

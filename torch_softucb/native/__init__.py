@@ -33,7 +33,10 @@ _log = logging.getLogger(__name__)
 
 def _name() -> str:
     """Of the built library: another source, torch or processor is another library, though a cache folder be shared."""
-    parts = (_SOURCE.read_text(), torch.__version__, platform.machine(), torch.backends.cpu.get_cpu_capability())
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().splitlines() if about.exists() else []
+    processor = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
+    parts = (_SOURCE.read_text(), torch.__version__, platform.machine(), processor)
     return "torch_softucb_" + hashlib.sha256("\n".join([*parts, *_FLAGS]).encode()).hexdigest()[:12]
 
 

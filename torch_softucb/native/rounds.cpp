@@ -54,6 +54,7 @@ struct Tile {
   F gamma[LANES], fresh[LANES], best[LANES], beta[LANES], low[LANES], top[LANES], total[LANES], aux[LANES];
   F reward[LANES], r_mu[LANES], term[3][LANES], turn_by[LANES], tally[TALLY][LANES];
   F soft_count[LANES] = {};  // n of the smooth coldness
+  F failed[LANES] = {};  // 1: V could not be factorised
   F low_width[LANES], top_width[LANES], turn[LANES];  // for scores: widths of i_star and of the arm of max S; dgamma / dbeta
   int64_t arm[LANES], lane_of[LANES], best_arm[LANES];
 
@@ -257,7 +258,7 @@ struct Tile {
       count[l] = 0;
     }
     for (int64_t k = 0; k < K; ++k) EACH_LANE count[l] += z[k * LANES + l] <= below[l] ? F(1) : F(0);
-    for (int64_t l = 0; l < LANES; ++l) arm[l] = int64_t(count[l]);
+    for (int64_t l = 0; l < LANES; ++l) arm[l] = std::min(int64_t(count[l]), K - 1);
     F expected[LANES] = {}, value[LANES] = {}, spread[LANES] = {}, widths[LANES] = {};
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
       expected[l] += p[k * LANES + l] * means[k * LANES + l];
@@ -314,7 +315,11 @@ struct Tile {
       F diagonal[LANES];
       EACH_LANE diagonal[l] = V[(j * d + j) * LANES + l];
       for (int64_t k = 0; k < j; ++k) EACH_LANE diagonal[l] -= L[(j * d + k) * LANES + l] * L[(j * d + k) * LANES + l];
-      EACH_LANE { diagonal[l] = std::sqrt(diagonal[l]); L[(j * d + j) * LANES + l] = diagonal[l]; }
+      EACH_LANE {  // no factor: the lane goes on with a 1, and is marked
+        failed[l] = diagonal[l] > 0 ? failed[l] : F(1);
+        diagonal[l] = std::sqrt(diagonal[l] > 0 ? diagonal[l] : F(1));
+        L[(j * d + j) * LANES + l] = diagonal[l];
+      }
       EACH_LANE log_det[l] += 2 * std::log(diagonal[l]);
       for (int64_t i = j + 1; i < d; ++i) {
         F sum[LANES];
@@ -396,6 +401,7 @@ struct Tile {
     if (s.V != nullptr) { fetch(V, s.V, d * d); fetch(b, s.b, d); }
     if (s.tally != nullptr) for (int64_t i = 0; i < TALLY; ++i) fetch(tally[i], s.tally + i * s.B, 1);
     find_best();
+    EACH_LANE failed[l] = 0;
     if (s.terms != nullptr) for (int64_t i = 0; i < 3; ++i) fetch(term[i], s.terms + i * s.B, 1);
     for (int64_t t = 0; t < s.rounds; ++t) {
       if (s.turned != nullptr) { face(t); find_best(); }
@@ -412,6 +418,7 @@ struct Tile {
       s.V != nullptr ? forget(t) : pull(t);
       if (s.kind == SOFT_LAGGED) EACH_LANE gamma[l] = fresh[l];
     }
+    for (int64_t k = 0; k < K; ++k) EACH_LANE w2[k * LANES + l] = failed[l] > 0 ? F(-1) : w2[k * LANES + l];  // FixedArms.check
     store(s.mu_hat, mu, K, lanes); store(s.width_sq, w2, K, lanes); store(s.root, root, d * d, lanes);
     store(s.gamma, gamma, 1, lanes);
     if (s.V != nullptr) { store(s.V, V, d * d, lanes); store(s.b, b, d, lanes); }

@@ -38,7 +38,8 @@ class SoftUCBPolicy(BanditPolicy):
         dim: number of features d.
         beta_init: first value of beta, a number >= 0, or a tensor with one for every bandit; default 1 (D8). Or a
             :class:`~torch_softucb.BetaModule` that says beta in every decision: one for every segment, a schedule over
-            t / T, a small network over the situation.
+            t / T, a small network over the situation. As in other torch containers it becomes a part of the policy, in
+            the policy's dtype and on its device; policies that share a module must have the same.
         delta: Eq. 9's delta in [0.5, 1): arms found suboptimal get less than 1 - delta of the probability (D2).
         learn_delta: make delta a parameter too, through its logit; it stays between 0.5 and 0.9999992.
         ridge_alpha: ridge weight alpha.

@@ -21,8 +21,11 @@ def difference(
     policy.project_()  # else both sides of a beta far below 0 would read as 0
     flat = parameter.data.view(-1)
     here = flat[at].clone()
-    stays_positive = any(parameter is other for other in policy.positive_parameters) and bool(here > 0)
-    step = STEP * here.abs() + (0.0 if stays_positive else LEAST)
+    step = STEP * here.abs() + LEAST
+    if any(parameter is other for other in policy.positive_parameters) and bool(here > 0):
+        step = STEP * here
+    elif policy.beta_module is not None and any(parameter is other for other in policy.beta_module.log_parameters):
+        step = torch.full_like(here, STEP)  # a share of the beta that it stands for
     ends, means = [], []
     try:
         for end in (here - step, here + step):

@@ -7,6 +7,16 @@ from torch import Tensor, nn
 
 from torch_softucb import functional as F
 from torch_softucb.checks import check_number
+from torch_softucb.functional.dual import MOST_TARGET
+
+
+def mean_of_processes(value: Tensor) -> Tensor:
+    """Of one process: the value itself."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return value
+    value = value.clone()
+    torch.distributed.all_reduce(value)
+    return value / torch.distributed.get_world_size()
 
 
 class Dual(nn.Module):
@@ -23,7 +33,8 @@ class Dual(nn.Module):
 
     def __init__(self, target: float, *, eta_init: float = 0.002, shape: tuple[int, ...] = ()) -> None:
         super().__init__()
-        self.target = check_number("Dual", "target_coverage", target, low=0.0, high=1.0, open_low=True)
+        most = {"low": 0.0, "high": MOST_TARGET, "open_low": True, "closed_high": True}
+        self.target = check_number("Dual", "target_coverage", target, **most)  # type: ignore[arg-type]
         start = check_number("Dual", "eta_init", eta_init, low=0.0, open_low=True)
         self.register_buffer("log_eta", torch.full(shape, math.log(start)))
         self.register_buffer("error", torch.zeros(shape))
@@ -36,10 +47,7 @@ class Dual(nn.Module):
     @torch.no_grad()
     def weigh(self, coverage: Tensor) -> Tensor:  # ()
         """The eta for a batch that was covered so; every process sees the mean of all."""
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            coverage = coverage.clone()
-            torch.distributed.all_reduce(coverage)
-            coverage = coverage / torch.distributed.get_world_size()
+        coverage = mean_of_processes(coverage)
         self.error.copy_(F.coverage_error(coverage, self.target))
         return F.dual_eta(self.log_eta, self.error)
 

@@ -14,7 +14,7 @@ from torch_softucb.checks import check_delta_fixed
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.training.common_random_numbers import common_random_numbers
 from torch_softucb.training.data import Episode
-from torch_softucb.training.dual import Dual
+from torch_softucb.training.dual import Dual, mean_of_processes
 from torch_softucb.training.signals import Signal, climb
 from torch_softucb.training.trajectory import trajectory as whole_trajectory
 from torch_softucb.types import Trajectory
@@ -40,7 +40,8 @@ def paper(
     terms = trajectory.gradient
     assert terms is not None
     now = eta.weigh(trajectory.scores["coverage"].mean()) if isinstance(eta, Dual) else eta
-    size = F.lagrangian_size(terms.reward.mean(), terms.penalty.mean(), now) if isinstance(now, Tensor) else 1.0
+    parts = mean_of_processes(torch.stack((terms.reward.mean(), terms.penalty.mean()))) if isinstance(eta, Dual) else None
+    size = 1.0 if parts is None else F.lagrangian_size(parts[0], parts[1], torch.as_tensor(now))
     reward, penalty = terms.reward.unsqueeze(0), now * terms.penalty.unsqueeze(0)  # (1, *B)
     if policy.beta_module is not None:
         reward, penalty = trajectory.scores["reward_slope"], now * trajectory.scores["sum_width"]  # (T, *B)

@@ -1,5 +1,6 @@
 """Learning one beta module for a whole family of problems."""
 
+import math
 from typing import Any
 
 import lightning as L
@@ -46,7 +47,9 @@ class SoftUCBMeta(L.LightningModule):
         super().__init__()
         self.beta = SituationBeta(horizon=1024, init=0.7) if beta is None else beta
         self.kind: dict[str, Any] = {"delta": delta, "ridge_alpha": ridge_alpha, "coldness": "smooth"}
-        self.raw_delta = nn.Parameter(torch.tensor(check_delta("SoftUCBMeta", delta)).logit()) if learn_delta else None
+        self.raw_delta: nn.Parameter | None = None
+        if learn_delta:
+            self.raw_delta = nn.Parameter(torch.tensor(math.log(check_delta("SoftUCBMeta", delta) / (1 - delta))))
         self.lr = check_number("SoftUCBMeta", "lr", lr, low=0.0, open_low=True)
         self.make_optimizer, self.make_scheduler, self.compile_rounds = optimizer, scheduler, compile
 
@@ -76,6 +79,10 @@ class SoftUCBMeta(L.LightningModule):
         shown = {"family/beta": signal.trajectory.records["beta"].mean(), "family/regret": regret.sum(0).mean()}
         self.log_dict(shown, prog_bar=True, batch_size=count, sync_dist=self.trainer.world_size > 1)
         return signal.loss / regret.mean().clamp(min=1e-9)
+
+    def optimizer_step(self, *args: Any, **kind: Any) -> None:
+        super().optimizer_step(*args, **kind)
+        self.policy(1, 1).project_()
 
     def validation_step(self, episode: Episode, batch_idx: int) -> None:
         """Regret on a held-out member, over that of LinUCB at the noise that it cannot know: beta = 2 noise_std."""

@@ -20,7 +20,7 @@ from torch_softucb.checks import (
     check_same_world,
 )
 from torch_softucb.policies import BanditPolicy, EpsilonGreedy, LinTS, LinUCB, SoftUCBPolicy
-from torch_softucb.training.data import BanditDataModule, Episode
+from torch_softucb.training.data import BanditDataModule, Episode, planned_steps
 from torch_softucb.training.dual import Dual
 
 LOOKED_AT = ("gamma", "num_suboptimal", "entropy", "coverage", "probs", "beta")
@@ -34,6 +34,7 @@ class SoftUCBModule(L.LightningModule):
     """Base of the two trainers; owns the policy and the settings of its objective."""
 
     policy: SoftUCBPolicy
+    played_beta: Tensor
 
     def __init__(
         self,
@@ -64,12 +65,13 @@ class SoftUCBModule(L.LightningModule):
         self._played: dict[tuple[str, int, int], Tensor] = {}  # the same, this process's share, by episode
         self._validated = -1
         self._warned = False
-        self.played_beta: float | None = None  # mean over the last step's rounds, of a beta that is a module
+        # mean over the last step's rounds, of a beta that is a module; -1 before the first
+        self.register_buffer("played_beta", torch.full((), -1.0))
 
     def configure_optimizers(self) -> Any:
         """SGD by default for the paper's estimators, so that a step is the paper's beta <- beta + lr g_hat."""
         if self.make_optimizer is None:
-            optimizer = self.default_optimizer()
+            optimizer = self.default_optimizer(planned_steps(self.trainer))
         else:
             optimizer = self.make_optimizer(self.policy.parameters())
         scheduler = self.default_scheduler(optimizer) if self.make_scheduler is None else self.make_scheduler(optimizer)
@@ -77,7 +79,8 @@ class SoftUCBModule(L.LightningModule):
             return optimizer
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
-    def default_optimizer(self) -> torch.optim.Optimizer:
+    def default_optimizer(self, steps: int | None = None) -> torch.optim.Optimizer:
+        """For so many steps, if that is known."""
         return torch.optim.SGD(self.policy.parameters(), lr=self.lr)
 
     def default_scheduler(self, optimizer: torch.optim.Optimizer) -> Any:
@@ -93,7 +96,8 @@ class SoftUCBModule(L.LightningModule):
         module = self.policy.beta_module
         if module is None:
             return float(self.policy.beta.detach().mean())
-        return module.typical if self.played_beta is None else self.played_beta
+        played = float(self.played_beta)
+        return module.typical if played < 0 or not self.policy.one_for_all else played
 
     @torch.no_grad()
     def frozen_policy(self) -> SoftUCBPolicy:

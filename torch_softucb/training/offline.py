@@ -28,7 +28,8 @@ class SoftUCBOffline(SoftUCBModule):
             variable that finds the beta of ``target_coverage``. Only ``paper`` looks at it.
         lr: learning rate of the default optimiser. Default 5 with SGD for ``paper`` (the gradient is that of a round,
             divided by T); 0.25 with SGD, falling to a fifth, for ``eta="auto"``; 0.3 with RelativeAdam (shares of
-            beta), falling to 0, for the other estimators; 0.02 likewise for a module's weights.
+            beta), falling to 0, for the other estimators. A module's parameters have RelativeAdam and the module's own
+            rate (0.3 for segments, 0.1 for a schedule, 0.02 for a network), with ``paper`` at a constant rate.
         beta_init: where beta starts: a number, or a BetaModule (a schedule over t / T, a network over the situation), whose
             T becomes this one.
         delta: Eq. 9's delta.
@@ -77,7 +78,7 @@ class SoftUCBOffline(SoftUCBModule):
             policy,
             horizon=horizon,
             eta=Dual(target_coverage) if isinstance(eta, str) else eta,
-            lr=(_RATES.get(self.kind, 0.3) if policy.beta_module is None else 0.02) if lr is None else lr,
+            lr=(_RATES.get(self.kind, 0.3) if policy.beta_module is None else policy.beta_module.lr) if lr is None else lr,
             subgaussian_r=subgaussian_r,
             fail_prob=fail_prob,
             optimizer=optimizer,
@@ -95,10 +96,10 @@ class SoftUCBOffline(SoftUCBModule):
     def axis_value(self) -> int:
         return int(self.trajectories_seen)
 
-    def default_optimizer(self) -> torch.optim.Optimizer:
+    def default_optimizer(self, steps: int | None = None) -> torch.optim.Optimizer:
         if self.kind in _RATES and self.policy.beta_module is None:
             return super().default_optimizer()
-        return RelativeAdam.of(self.policy, lr=self.lr)
+        return RelativeAdam.of(self.policy, lr=self.lr, steps=steps)
 
     def default_scheduler(self, optimizer: torch.optim.Optimizer) -> Any:
         if self.kind == "paper" or self.make_optimizer is not None:
@@ -119,7 +120,8 @@ class SoftUCBOffline(SoftUCBModule):
         self.last_probs = played.records["probs"][-1]
         regret = played.regret.sum(0).mean()
         if self.policy.beta_module is not None:
-            beta = self.played_beta = float(mean_record(played, "beta"))
+            self.played_beta.copy_(mean_record(played, "beta"))
+            beta = float(self.played_beta)
         self.log_row(
             {
                 "regret/cumulative": regret,

@@ -1,4 +1,4 @@
-"""Adam that moves a beta by shares of itself."""
+"""Adam that moves a beta by shares of itself, and ends where it has been on average."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +16,13 @@ class RelativeAdam(torch.optim.Adam):
     A step of ``lr`` changes such a parameter by about that share of itself: from 4 to 0.5 is as far as from 0.05 to 0.4,
     rewards of any scale are learned from alike, and 0 is never reached. Parameters hold their values, not logarithms.
 
+    Args:
+        params: parameters or groups.
+        lr: learning rate.
+        steps: how many steps there will be, if that is known: the last one sets every parameter to the mean of what it was
+            in the second half (of its logarithm, where it is positive). Gradients of simulated regret are noisy, and this
+            takes most of the noise out of the end.
+
     Example:
         >>> beta = torch.nn.Parameter(torch.tensor(2.0))
         >>> optimizer = RelativeAdam([{"params": [beta], "positive": True}], lr=0.1)
@@ -25,18 +32,18 @@ class RelativeAdam(torch.optim.Adam):
         tensor(1.8097)
     """
 
-    def __init__(self, params: Any, *, lr: float, betas: tuple[float, float] = (0.8, 0.95)) -> None:
-        super().__init__(params, lr=lr, betas=betas, eps=1e-12)  # few steps: a short memory; rewards may be small
-        for group in self.param_groups:
-            group.setdefault("positive", False)
+    def __init__(self, params: Any, *, lr: float, steps: int | None = None) -> None:
+        # few steps: a short memory; rewards may be small: a small eps
+        super().__init__(params, lr=lr, betas=(0.8, 0.95), eps=1e-12)
+        self.steps = steps
 
     @classmethod
-    def of(cls, policy: SoftUCBPolicy, *, lr: float) -> "RelativeAdam":
+    def of(cls, policy: SoftUCBPolicy, *, lr: float, steps: int | None = None) -> "RelativeAdam":
         """For all that a policy learns."""
         positive = policy.positive_parameters
         free = [parameter for parameter in policy.parameters() if all(parameter is not other for other in positive)]
         groups = ({"params": positive, "positive": True}, {"params": free, "positive": False})
-        return cls([group for group in groups if group["params"]], lr=lr)
+        return cls([group for group in groups if group["params"]], lr=lr, steps=steps)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -44,13 +51,27 @@ class RelativeAdam(torch.optim.Adam):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        moved = [p for group in self.param_groups if group["positive"] for p in group["params"] if p.grad is not None]
-        for parameter in moved:
+        groups = [(group, p) for group in self.param_groups for p in group["params"] if p.grad is not None]
+        positive = [(p, p.grad) for group, p in groups if group.get("positive", False)]
+        for parameter, gradient in positive:
             parameter.masked_fill_(parameter <= 0, LEAST)
-            assert parameter.grad is not None
-            parameter.grad.mul_(parameter)  # d / d log p
+            parameter.grad = gradient * parameter  # d / d log p
             parameter.log_()
-        super().step()
-        for parameter in moved:
+        adam = torch.optim.Adam.step
+        adam = adam.__wrapped__ if getattr(adam, "hooked", False) else adam  # type: ignore[attr-defined]
+        adam(self)  # not the wrapper that torch lays around it: step hooks belong to this step
+        for _, parameter in groups:
+            self._average(parameter)
+        for parameter, gradient in positive:
             parameter.exp_()
+            parameter.grad = gradient
         return loss
+
+    def _average(self, parameter: torch.Tensor) -> None:
+        state = self.state[parameter]
+        done = int(state["step"])
+        if self.steps is None or not self.steps // 2 < done <= self.steps:
+            return
+        state["tail"] = state["tail"] + parameter if "tail" in state else parameter.clone()
+        if done == self.steps:
+            parameter.copy_(state["tail"] / (self.steps - self.steps // 2))

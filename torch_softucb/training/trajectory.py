@@ -49,12 +49,14 @@ def credit(
         return to_go
     names = ("best_prob", "best_index", "best_width", "mean_width")
     known = [*(trajectory.scores[name] for name in names), trajectory.regret]
-    if single := to_go.dim() == 2:
-        to_go, known = to_go.unsqueeze(1), [values.unsqueeze(1) for values in known]
+    if to_go.dim() == 2:  # one trajectory of each problem: the others' mean would bring it into its own centre by the fit
+        state = torch.stack([*known, torch.ones_like(to_go)], dim=-1).unsqueeze(1)
+        if baseline == "state" and F.can_foretell(state):
+            return to_go - F.foretold(state, to_go.unsqueeze(1)).squeeze(1)
+        return F.leave_one_out(to_go.unsqueeze(1)).squeeze(1)
     to_go = F.leave_one_out(to_go)
-    if baseline == "state" and to_go.shape[-1] > 1:
-        to_go = to_go - F.foretold(torch.stack([F.leave_one_out(values) for values in known], dim=-1), to_go)
-    return to_go.squeeze(1) if single else to_go
+    state = torch.stack([F.leave_one_out(values) for values in known], dim=-1)
+    return to_go - F.foretold(state, to_go) if baseline == "state" and F.can_foretell(state) else to_go
 
 
 def slopes(trajectory: Trajectory, *, baseline: str = "state", best_mean: Tensor | float = 0.0) -> Tensor:  # (T, R, P)

@@ -155,3 +155,17 @@ def test_ids_that_are_no_rows_are_refused():
     with pytest.raises(ValueError, match="bandit ids must be rows of the statistics, from 0, got 3 bandits with ids up to"):
         check_dense_ids("warm_start", 3_000_000, 3)
     check_dense_ids("warm_start", 100_000, 20_000)
+
+
+def test_of_a_slate_the_first_item_counts(seeded):
+    """Slates that show the arms from the best on: no regret, though the second item is not the best."""
+    problem = synthetic_problem(num_problems=1, num_arms=8, dim=4, generator=seeded(0), dtype=D)[0]
+    log = _epsilon_greedy(problem, 2000, 200, 0.3, seeded(1))
+    best = problem.means.argsort(descending=True)
+    position = torch.arange(2000) % 2
+    arm = best[position]
+    slates = log._replace(arm=arm, x=problem.arms[arm], position=position)
+    slates = slates._replace(reward=problem.means[arm] + 0.01 * torch.randn(2000, dtype=D, generator=seeded(2)))
+    posterior = fit_posterior(slates)
+    posterior = posterior._replace(theta=fit_posterior(_epsilon_greedy(problem, 20_000, 200, 0.5, seeded(3))).theta)
+    assert float(logged_regret(posterior, generator=seeded(0)).mean()) < 0.02

@@ -76,16 +76,17 @@ def logged_regret(
 ) -> Tensor:  # (draws,)
     """Expected regret of what was logged, mean over decisions (all, or the first ones), for thetas drawn from the posterior.
 
-    Only for logs that say what was on offer.
+    Only for logs that say what was on offer. Of a slate its first item counts: the others had to be other items.
     """
     mean, root = posterior.theta.mean, posterior.theta.root
     z = torch.randn(draws, *mean.shape, generator=generator, dtype=mean.dtype).to(mean.device)
     theta = mean + (root @ z.unsqueeze(-1)).squeeze(-1)  # (draws, U, d)
-    n = len(posterior.owner) if first is None else min(first, len(posterior.owner))
+    counted = (posterior.position == 0).nonzero().squeeze(-1)[:first]
+    n = len(counted)
     size = max(1, _BLOCK // (draws * posterior.offered.rows.shape[1]))
     total = mean.new_zeros(draws)
     for start in range(0, n, size):
-        rows = slice(start, min(start + size, n))
+        rows = counted[start : start + size]
         arms, mask = posterior.offered.sets(rows)
         values = torch.einsum("smd,mkd->smk", theta[:, posterior.owner[rows]], arms)
         shown = values.gather(-1, posterior.offered.arm[rows].expand(draws, -1).unsqueeze(-1)).squeeze(-1)

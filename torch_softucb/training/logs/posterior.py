@@ -32,6 +32,7 @@ class ProblemPosterior(NamedTuple):
     theta: F.LinearPosterior  # of U bandits, (U, d)
     names: Tensor  # (U,) their ids, sorted
     owner: Tensor  # (n,) row in theta of each decision's bandit
+    position: Tensor  # (n,) of each decision in its slate
     offered: Offered
     explained: float  # share of the reward's variance, around its mean, that x . theta explains
 
@@ -104,7 +105,7 @@ def fit_posterior(log: LoggedDecisions, *, num_arms: int = 50) -> ProblemPosteri
     theta = F.bayesian_ridge(gram, moment, energy, count)
     left = (reward - (theta.mean[owner] * x).sum(-1)).square().mean()
     return ProblemPosterior(
-        theta, names, owner, offered_items(log, num_arms=num_arms), float(1 - left / reward.var(correction=0))
+        theta, names, owner, log.position, offered_items(log, num_arms=num_arms), float(1 - left / reward.var(correction=0))
     )
 
 
@@ -156,7 +157,7 @@ def learn_beta(
         check_integer(where, "steps", steps, low=1),
         check_integer(where, "trajectories", trajectories, low=1),
     )
-    optimizer = RelativeAdam.of(policy, lr=0.3)
+    optimizer = RelativeAdam.of(policy, lr=0.3, steps=steps)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     betas = [float(policy.beta.detach())]
     for step in range(steps):
@@ -166,6 +167,7 @@ def learn_beta(
         optimizer.zero_grad()
         signal.loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
+        policy.project_()
         scheduler.step()
         betas.append(float(policy.beta.detach()))
         if progress is not None:
