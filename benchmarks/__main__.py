@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> None:
         "python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="parts to run (default: all)")
-    parser.add_argument("--repeats", type=int, default=7, help="turns of every comparison (default 7)")
+    parser.add_argument("--repeats", type=int, default=5, help="turns of every comparison (default 5)")
     parser.add_argument("--batch", type=int, nargs="+", default=[1024, 4096], help="trajectories (default 1024 4096)")
     limit_help = "C program to compare with (default ../shared/limits/rollout_limit.c)"
     parser.add_argument("--limit", type=Path, default=Path("../shared/limits/rollout_limit.c"), help=limit_help)
@@ -54,11 +54,11 @@ def main(argv: list[str] | None = None) -> None:
     if "recommend" in args.only:
         result["recommend"] = recommend.run(args.repeats, quick=args.quick)
     if "scaling" in args.only:
-        result["scaling"] = scaling.sweep(max(1, args.repeats // 2), quick=args.quick)
+        result["scaling"] = scaling.sweep(args.repeats, quick=args.quick)
         scaling.plot(result["scaling"], args.out / "scaling.png")
         result["threads"] = scaling.threads(args.repeats, quick=args.quick)
     if "processes" in args.only and not args.quick:
-        result["processes"] = scaling.processes(max(1, args.repeats // 2))
+        result["processes"] = scaling.processes(args.repeats)
     more = {f"2 threads, {mode}": value for mode, value in result.get("threads", {}).items()}
     ratios = result.get("processes", {}).get("ratio", {})
     more |= {f"2 processes, {way}": value for way, value in ratios.items()}

@@ -1,5 +1,6 @@
 """How time and memory grow with B, K, d and T, and what threads and processes bring."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from benchmarks.measure import PEAK, in_turns, ratio, table
 from torch_softucb import SoftUCBPolicy, rollout, synthetic_problem
@@ -98,24 +100,22 @@ def threads(repeats: int, *, quick: bool) -> dict[str, float | None]:
 
 
 def processes(repeats: int) -> dict[str, Any]:
-    """Lightning's DDP, 2,048 trajectories a step: time of nine steps less that of one, so that the start does not count."""
+    """Lightning's DDP, 2,048 trajectories a step: median time between the steps of a run, as its event file tells it."""
     root = Path(__file__).parent.parent
     config = root / "scripts/configs/multi_process.yaml"
     command = [sys.executable, str(root / "scripts/train.py"), "--config", str(config)]
-    command += ["--data.trajectories", "2048", "--trainer.limit_val_batches", "0"]
+    command += ["--data.trajectories", "2048", "--data.num_steps", "7", "--trainer.limit_val_batches", "0"]
     env = os.environ | {"OMP_NUM_THREADS": "1"}
 
-    def timed(devices: int, steps: int, compile: str) -> float:
-        alone = ["--trainer.strategy", "auto"] if devices == 1 else []
-        more = ["--data.num_steps", str(steps), "--model.init_args.compile", compile, *alone]
-        with tempfile.TemporaryDirectory() as folder:
-            start = time.perf_counter()
-            full = [*command, "--trainer.devices", str(devices), *more]
-            subprocess.run(full, cwd=folder, env=env, check=True, capture_output=True)
-            return time.perf_counter() - start
-
     def step(devices: int, compile: str) -> float:
-        return (timed(devices, 9, compile) - timed(devices, 1, compile)) / 8
+        alone = ["--trainer.strategy", "auto"] if devices == 1 else []
+        full = [*command, "--trainer.devices", str(devices), "--model.init_args.compile", compile, *alone]
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(full, cwd=folder, env=env, check=True, capture_output=True)
+            (events,) = Path(folder).rglob("events.*")
+            told = EventAccumulator(str(events)).Reload().Scalars("regret/cumulative")
+        times = [event.wall_time for event in told]
+        return median(later - earlier for earlier, later in itertools.pairwise(times))
 
     ways = {"eager": "false", "native": "native"}
     jobs = {f"{way}, {n}": lambda n=n, c=compile: step(n, c) for way, compile in ways.items() for n in (1, 2)}

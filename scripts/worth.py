@@ -37,7 +37,7 @@ def make(part: str, *, quick: bool, real: bool, out: Path, about: dict[str, Any]
         save(estimators.bias(estimators.QUICK if quick else estimators.FULL, track), out, "bias", about)
     elif part == "starts":
         kept = [setting for setting in settings(False) if setting.title.startswith("Synthetic")]
-        save(estimators.starts(kept, budget, track), out, "starts", about)
+        save(estimators.starts(kept, budget if quick else estimators.STARTS_BUDGET, track), out, "starts", about)
     elif part == "coverage":
         several = [*coverage.SETTINGS, *(coverage.REAL if real else [])]
         small = {"sweep": 8, "test": 8} if quick else {}

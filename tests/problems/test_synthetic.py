@@ -86,3 +86,14 @@ def test_a_turn_that_cannot_be_is_refused(turn, match, seeded):
         BanditProblem(problem.arms, problem.means, turn=0.1)
     with pytest.raises(ValueError, match="dim must be at least 2 for theta to turn"):
         synthetic_problem(num_problems=5, dim=1, turn=0.1)
+
+
+@pytest.mark.parametrize("turn", [0.0, 0.1])
+def test_a_share_is_that_part_of_the_whole(turn, seeded):
+    kind = {"num_arms": 4, "dim": 3, "turn": turn}
+    whole = synthetic_problem(num_problems=7, generator=seeded(0), **kind)[2:5]
+    share = synthetic_problem(num_problems=3, first=2, generator=seeded(0), **kind)
+    for name in ("arms", "means", "ids", *(["turned"] if turn else [])):
+        assert torch.equal(getattr(share, name), getattr(whole, name))
+    with pytest.raises(ValueError, match="first must be at least 0"):
+        synthetic_problem(first=-1)

@@ -31,10 +31,10 @@ class Budget:
     """How much is simulated."""
 
     test: int = 16384  # problems
-    tune: int = 2048  # problems for each point of a grid
+    tune: int = 1024  # problems for each point of a grid
     points: int = 40
     horizon: int = 1024
-    trajectories: int = 1024  # a training step
+    trajectories: int = 512  # a training step
 
     def steps(self, per_step: int) -> int:
         """Training steps that cost as many rounds as a grid does."""

@@ -146,29 +146,29 @@ class BanditDataModule(L.LightningDataModule):
         self._ready: dict[tuple[str, int, int], BanditProblem] = {}
         self.save_hyperparameters()
 
-    def problems(self, stage: str, number: int, count: int) -> BanditProblem:
-        """``count`` problems of a stage's ``number``-th batch; in the fixed setting, one and the same, ``count`` times."""
+    def problems(self, stage: str, number: int, count: int, *, first: int = 0) -> BanditProblem:
+        """``count`` problems of a stage's ``number``-th batch, from the ``first`` on; in the fixed setting all are one."""
         kind = {"num_arms": self.num_arms, "dim": self.dim, "noise_std": self.noise_std}
         if not self.fresh_problems:
             generator = torch.Generator().manual_seed(stage_seed(self.seed, "train", "problem", 0))
-            return synthetic_problem(num_problems=1, generator=generator, **kind)[0].repeat(count)  # type: ignore[arg-type]
+            fixed = synthetic_problem(num_problems=1, generator=generator, **kind)[0]  # type: ignore[arg-type]
+            return fixed.repeat(first + count)[first:]
         generator = torch.Generator().manual_seed(stage_seed(self.seed, stage, "problem", number))
-        return synthetic_problem(num_problems=count, generator=generator, **kind)  # type: ignore[arg-type]
+        return synthetic_problem(num_problems=count, first=first, generator=generator, **kind)  # type: ignore[arg-type]
 
     def episode(self, stage: str, number: int, count: int) -> Episode:
         """This process's share of a batch: a trajectory keeps its id, and so its numbers, whoever plays it."""
         if self.one_episode:
             stage, number = "train", 0
-        key = (stage, number if self.fresh_problems else 0, count)
-        if key not in self._ready:
-            self._ready = {key: self.problems(stage, number, count)}
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
         name = "trajectories" if stage == "train" else "eval_trajectories"
         check_divides("BanditDataModule", name, count, "processes", world)
         share = count // world
-        part = self._ready[key][rank * share : (rank + 1) * share]
+        key = (stage, number if self.fresh_problems else 0, share)
+        if key not in self._ready:
+            self._ready = {key: self.problems(stage, number, share, first=rank * share)}
         noise, action = (stage_seed(self.seed, stage, stream, number) for stream in ("noise", "action"))
-        return Episode(part, noise, action)
+        return Episode(self._ready[key], noise, action)
 
     def train_dataloader(self) -> EpisodeLoader:
         return EpisodeLoader(self, "train", self.num_steps, self.trajectories)
