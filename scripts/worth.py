@@ -46,7 +46,7 @@ def make(part: str, *, quick: bool, real: bool, out: Path, about: dict[str, Any]
         tables = {name: load(out, name) for name in ("worth", "bias", "starts", "coverage")}
         worth_figure(tables["worth"], load(out, "worth_curves"), out / "worth.png")
         scale = ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(budget).items())
-        (out / "WORTH.md").write_text(report(tables, command=about["command"], scale=scale))
+        (out / "WORTH.md").write_text(report(tables, command="make worth" + (" ARGS=--quick" if quick else ""), scale=scale))
         print(f"Report: {out / 'WORTH.md'}")
 
 

@@ -58,7 +58,7 @@ def _answer(rows: Rows) -> str:
         found = {row["contender"].removeprefix("SoftUCB, "): row for row in having(rows, setting=title)}
         aim = AIMS.get(title)
         by = [] if aim is None else [name for name in SHOWN if found[name]["ratio"] <= aim]
-        reached = "no aim" if aim is None else f"{aim:.1f}: " + (", ".join(by) if by else "not reached")
+        reached = "no aim" if aim is None else f"{aim:.1f}: " + ("; ".join(by) if by else "not reached")
         lines.append([title, found["trajectory"]["rival"], *(_ratio(found[name]) for name in SHOWN), reached])
     header = ["setting", "best tuned rival", *SHOWN, "aim at most, reached by"]
     return "## Regret over that of the best tuned rival\n" + markdown_table(header, lines)
