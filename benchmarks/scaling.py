@@ -151,6 +151,7 @@ def plot(found: dict[str, Any], out: Path) -> None:
 
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, StrMethodFormatter
 
     swept = list(dict.fromkeys(name.split()[0] for name in found))
     figure, axes = plt.subplots(2, len(swept), figsize=(3.75 * len(swept), 6.5), layout="constrained", squeeze=False)
@@ -165,7 +166,9 @@ def plot(found: dict[str, Any], out: Path) -> None:
         axes[1, column].set(xscale="log", yscale="log", xlabel=axis, ylabel="MB above the import" if column == 0 else "")
         axes[0, column].legend(frameon=False, fontsize=9)
         for ax in axes[:, column]:
-            ax.set_xticks(got["sizes"], [f"{size:,}" for size in got["sizes"]], fontsize=8)
+            ax.set_xticks(got["sizes"], [str(size) for size in got["sizes"]], fontsize=8, rotation=45)
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             ax.minorticks_off()
     for ax in axes.flat:
         ax.spines[["top", "right"]].set_visible(False)
