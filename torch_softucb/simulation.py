@@ -18,7 +18,7 @@ from torch_softucb.streams import normals, stream_key, uniforms
 from torch_softucb.types import BanditProblem, Decision, GradientTerms
 
 _BLOCK = 2**15  # random numbers drawn at once, per stream: they stay in the cache
-_NATIVE_BLOCK = 2**18  # a native call copies every trajectory's state in and out: it should play more rounds
+_NATIVE_BLOCK, _NATIVE_ROUNDS = 2**18, 64  # a native call copies every trajectory's state in and out: it should play more
 
 
 class Round(NamedTuple):
@@ -97,7 +97,8 @@ class Simulation:
         """
         width = max(1, self.policy.normals_per_decision)
         most = _BLOCK if self._native is None else _NATIVE_BLOCK
-        block, end = max(1, most // max(1, self.problem.ids.numel() * width)), self.t + rounds
+        least = 1 if self._native is None else _NATIVE_ROUNDS
+        block, end = max(least, most // max(1, self.problem.ids.numel() * width)), self.t + rounds
         while self.t < end:
             start, size = self.t, min(block, end - self.t)
             noise, draws = self._noise(start, size), self._draws(start, size)
