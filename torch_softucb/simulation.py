@@ -18,7 +18,8 @@ from torch_softucb.streams import normals, stream_key, uniforms
 from torch_softucb.types import BanditProblem, Decision, GradientTerms
 
 _BLOCK = 2**15  # random numbers drawn at once, per stream: they stay in the cache
-_NATIVE_BLOCK, _NATIVE_ROUNDS = 2**18, 64  # a native call copies every trajectory's state in and out: it should play more
+# a native call copies every trajectory's state in and out: it should play more rounds, 64 if their numbers find room
+_NATIVE_BLOCK, _NATIVE_ROUNDS, _NATIVE_MOST = 2**18, 64, 2**21
 
 
 class Round(NamedTuple):
@@ -95,10 +96,9 @@ class Simulation:
         ``look(t)`` says in which rounds the decision is wanted: those are played eagerly, the others as ``compile`` says,
         at most ``stretch`` of them at once.
         """
-        width = max(1, self.policy.normals_per_decision)
-        most = _BLOCK if self._native is None else _NATIVE_BLOCK
-        least = 1 if self._native is None else _NATIVE_ROUNDS
-        block, end = max(least, most // max(1, self.problem.ids.numel() * width)), self.t + rounds
+        numbers = max(1, self.problem.ids.numel() * max(1, self.policy.normals_per_decision))  # a round
+        most = min(max(_NATIVE_BLOCK, _NATIVE_ROUNDS * numbers), _NATIVE_MOST) if self._native is not None else _BLOCK
+        block, end = max(1, most // numbers), self.t + rounds
         while self.t < end:
             start, size = self.t, min(block, end - self.t)
             noise, draws = self._noise(start, size), self._draws(start, size)

@@ -206,3 +206,9 @@ def test_what_a_network_played_is_in_the_checkpoint(tiny, fit, tmp_path):
         tmp_path / "network.ckpt", beta_init=SituationBeta(horizon=12, init=0.5), weights_only=True
     )
     assert again.mean_beta == model.mean_beta != 0.5
+
+
+def test_the_papers_estimator_needs_no_number_of_steps():
+    """With a loader of one's own that could be endless: asking would open it, and spoil a resumed run's place."""
+    optimizer = SoftUCBOffline(dim=3, horizon=4).configure_optimizers()  # no trainer to ask
+    assert isinstance(optimizer, torch.optim.SGD)

@@ -20,7 +20,7 @@ from torch_softucb.training.trajectory import play as play_several
 
 BETAS = (0.2, 0.35, 0.5, 0.75, 1.0, 1.5)
 STARTS = (0.05, 1.0, 4.0)
-STARTS_BUDGET = Budget(test=16384, tune=2048, trajectories=1024)  # 80 steps of 1,024 trajectories
+STARTS_BUDGET = Budget(tune=2048, trajectories=1024)  # 80 steps of 1,024 trajectories
 STEP = 0.03  # of the differences: half the distance of the two sides, as a share of beta
 
 

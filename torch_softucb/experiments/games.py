@@ -18,7 +18,6 @@ from torch_softucb.training.family import Family
 
 Maker = Callable[[int, int], BanditPolicy]  # dim, horizon -> policy
 _SPLITS = ("train", "tune", "test")
-SMOOTH = {"coldness": "smooth"}
 
 
 @dataclass(frozen=True)

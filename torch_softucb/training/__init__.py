@@ -9,6 +9,7 @@ from torch_softucb.training.meta import SoftUCBMeta
 from torch_softucb.training.module import BetaWarning, SoftUCBModule
 from torch_softucb.training.offline import SoftUCBOffline
 from torch_softucb.training.online import SoftUCBOnline
+from torch_softucb.training.relative import RelativeAdam
 
 __all__ = [
     "AtomicCheckpointIO",
@@ -18,6 +19,7 @@ __all__ = [
     "Episode",
     "Family",
     "FamilyDataModule",
+    "RelativeAdam",
     "SoftUCBMeta",
     "SoftUCBModule",
     "SoftUCBOffline",

@@ -33,8 +33,9 @@ class Dual(nn.Module):
 
     def __init__(self, target: float, *, eta_init: float = 0.002, shape: tuple[int, ...] = ()) -> None:
         super().__init__()
-        most = {"low": 0.0, "high": MOST_TARGET, "open_low": True, "closed_high": True}
-        self.target = check_number("Dual", "target_coverage", target, **most)  # type: ignore[arg-type]
+        self.target = check_number(
+            "Dual", "target_coverage", target, low=0.0, high=MOST_TARGET, open_low=True, closed_high=True
+        )
         start = check_number("Dual", "eta_init", eta_init, low=0.0, open_low=True)
         self.register_buffer("log_eta", torch.full(shape, math.log(start)))
         self.register_buffer("error", torch.zeros(shape))

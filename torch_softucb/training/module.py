@@ -35,6 +35,7 @@ class SoftUCBModule(L.LightningModule):
 
     policy: SoftUCBPolicy
     played_beta: Tensor
+    relative = False  # is RelativeAdam, which wants to know the number of steps, its default optimiser?
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class SoftUCBModule(L.LightningModule):
     def configure_optimizers(self) -> Any:
         """SGD by default for the paper's estimators, so that a step is the paper's beta <- beta + lr g_hat."""
         if self.make_optimizer is None:
-            optimizer = self.default_optimizer(planned_steps(self.trainer))
+            optimizer = self.default_optimizer(planned_steps(self.trainer) if self.relative else None)
         else:
             optimizer = self.make_optimizer(self.policy.parameters())
         scheduler = self.default_scheduler(optimizer) if self.make_scheduler is None else self.make_scheduler(optimizer)

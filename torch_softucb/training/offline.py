@@ -96,8 +96,12 @@ class SoftUCBOffline(SoftUCBModule):
     def axis_value(self) -> int:
         return int(self.trajectories_seen)
 
+    @property
+    def relative(self) -> bool:  # type: ignore[override]
+        return self.kind not in _RATES or self.policy.beta_module is not None
+
     def default_optimizer(self, steps: int | None = None) -> torch.optim.Optimizer:
-        if self.kind in _RATES and self.policy.beta_module is None:
+        if not self.relative:
             return super().default_optimizer()
         return RelativeAdam.of(self.policy, lr=self.lr, steps=steps)
 
