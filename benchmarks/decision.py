@@ -45,7 +45,7 @@ def requests(n: int, k: int, d: int) -> dict[str, Callable[[], float]]:
 MILLION = """
 import json, statistics, time, torch
 from torch_softucb import BanditProblem, SoftUCBPolicy
-from torch_softucb.simulation import Simulation
+from torch_softucb.simulation.engine import Simulation
 torch.set_num_threads(1)
 K, d = {arms}, 64
 before = peak()

@@ -32,7 +32,8 @@ def problems(batch: int) -> dict[str, BanditProblem]:
 
 FIRST = """
 import sys, time, torch
-from torch_softucb import SoftUCBPolicy, rollout, synthetic_problem
+from torch_softucb import SoftUCBPolicy, synthetic_problem
+from torch_softucb import rollout
 problem, policy = synthetic_problem(num_problems=1024), SoftUCBPolicy(10)
 start = time.perf_counter()
 rollout(policy, problem, horizon=2, gradient=True, compile={compile!r})

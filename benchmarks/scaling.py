@@ -27,7 +27,8 @@ SWEEPS: dict[str, tuple[dict[str, int], list[int]]] = {
 QUICK: dict[str, tuple[dict[str, int], list[int]]] = {"B": ({"T": 8}, [16, 64])}
 MEMORY = """
 import torch
-from torch_softucb import SoftUCBPolicy, rollout, synthetic_problem
+from torch_softucb import SoftUCBPolicy, synthetic_problem
+from torch_softucb import rollout
 torch.set_num_threads(1)
 before = peak()
 problem = synthetic_problem(num_problems={B}, num_arms={K}, dim={d})

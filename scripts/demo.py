@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from torch_softucb.training import BanditDataModule, Dashboard, SoftUCBOffline, SoftUCBOnline, trainer_for
-from torch_softucb.training.cli import quiet, run_folder
 from torch_softucb.training.figures import NAMES, regret_figure
+from torch_softucb.training.trainer import quiet, run_folder
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:

@@ -24,13 +24,13 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from torch_softucb import NumericalError, synthetic_problem
+from torch_softucb.from_logs.pipeline import LearnedFromLog, learn_from_log
+from torch_softucb.from_logs.posterior import LEARNS
+from torch_softucb.from_logs.report import log_report, regret_by_beta
+from torch_softucb.from_logs.simulate import mean_interval
+from torch_softucb.from_logs.synthetic_log import epsilon_greedy_log
+from torch_softucb.policies.serialization import save_policy
 from torch_softucb.recommend import JournalError, read_decisions
-from torch_softucb.training.logs.demo import epsilon_greedy_log
-from torch_softucb.training.logs.expected import mean_interval
-from torch_softucb.training.logs.posterior import LEARNS
-from torch_softucb.training.logs.report import log_report, regret_by_beta
-from torch_softucb.training.logs.study import LearnedFromLog, learn_from_log
-from torch_softucb.training.policy_file import save_policy
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:

@@ -15,9 +15,9 @@ import lightning as L
 import torch
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from torch_softucb.betas import PRETRAINED, SituationBeta
+from torch_softucb.policies.beta.network import PRETRAINED, SituationBeta
 from torch_softucb.training import Family, FamilyDataModule, SoftUCBMeta
-from torch_softucb.training.cli import quiet
+from torch_softucb.training.trainer import quiet
 
 
 def main(argv: list[str] | None = None) -> SituationBeta:

@@ -8,48 +8,20 @@ MovieLens and Jester are read from the folder that SOFTUCB_DATA names; without i
 """
 
 import argparse
-import csv
 import dataclasses
-import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.progress import track
 
-from torch_softucb.experiments import figures, settings, studies
-from torch_softucb.experiments.report import report
-from torch_softucb.experiments.rows import Rows
+sys.path.insert(0, str(Path(__file__).parent.parent))  # experiments/ is in the repository, not in the package
 
-
-def save(rows: Rows, out: Path, name: str, about: dict[str, Any]) -> None:
-    """A CSV file, and beside it the settings and the command that made it."""
-    with (out / f"{name}.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({key: f"{value:.7g}" if isinstance(value, float) else value for key, value in row.items()})
-    (out / f"{name}.json").write_text(json.dumps(about, indent=1) + "\n")
-
-
-def load(out: Path, name: str) -> Rows:
-    def value(text: str) -> Any:
-        if text in ("True", "False"):
-            return text == "True"
-        for kind in (int, float):
-            try:
-                return kind(text)
-            except ValueError:
-                continue
-        return text
-
-    path = out / f"{name}.csv"
-    if not path.exists():
-        raise SystemExit(f"reproduce: {path} is not there; run the part that makes it, or all")
-    with path.open(newline="") as file:
-        return [{key: value(text) for key, text in row.items()} for row in csv.DictReader(file)]
+from experiments.paper import figures, settings, studies
+from experiments.paper.report import report
+from experiments.tables import load, save
 
 
 def table1(panels, scale, out, about):

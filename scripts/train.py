@@ -5,7 +5,7 @@ python scripts/train.py --config scripts/configs/online.yaml --model.init_args.e
 python scripts/train.py --config scripts/configs/offline.yaml --print_config
 """
 
-from torch_softucb.training.cli import main
+from torch_softucb.cli import main
 
 if __name__ == "__main__":
     main()

@@ -10,16 +10,21 @@ MovieLens and Jester are read from the folder that SOFTUCB_DATA names; without i
 import argparse
 import dataclasses
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-from reproduce import load, save
 from rich.progress import track
 
-from torch_softucb.experiments import coverage, estimators, worth
-from torch_softucb.experiments.games import settings
-from torch_softucb.experiments.worth_report import report, worth_figure
+sys.path.insert(0, str(Path(__file__).parent.parent))  # experiments/ is in the repository, not in the package
+
+from experiments import coverage
+from experiments import gradients as estimators
+from experiments.tables import load, save
+from experiments.worth import study as worth
+from experiments.worth.report import report, worth_figure
+from experiments.worth.settings import settings
 
 PARTS = ("worth", "bias", "starts", "coverage", "report")
 

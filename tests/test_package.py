@@ -12,8 +12,8 @@ import torch_softucb
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "torch_softucb"
-LAYERS = ["checks", "files", "streams", "functional", "types", "problems", "betas", "policies", "recommend"]
-LAYERS += ["fixed_arms", "compiled", "native", "simulation", "rollout", "training", "experiments"]
+LAYERS = ["checks", "atomic_io", "rng", "functional", "problems", "policies", "simulation", "learning"]
+LAYERS += ["recommend", "from_logs", "training", "cli"]
 
 
 def _imports(file):

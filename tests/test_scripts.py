@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from torch_softucb import betas
+from torch_softucb.policies.beta import network as betas
 from torch_softucb.recommend import read_log
 
 ROOT = Path(__file__).parent.parent

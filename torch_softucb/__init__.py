@@ -1,7 +1,6 @@
 """torch_softucb: linear bandits in PyTorch that learn how much to explore (Yang & Toni 2020)."""
 
 from torch_softucb import functional
-from torch_softucb.betas import BetaModule, ScheduleBeta, SegmentBeta, SituationBeta
 from torch_softucb.checks import NumericalError
 from torch_softucb.policies import (
     EXP3,
@@ -17,10 +16,16 @@ from torch_softucb.policies import (
     SoftElim,
     SoftUCBPolicy,
 )
+from torch_softucb.policies.beta.base import BetaModule
+from torch_softucb.policies.beta.network import SituationBeta
+from torch_softucb.policies.beta.schedule import ScheduleBeta
+from torch_softucb.policies.beta.segment import SegmentBeta
+from torch_softucb.policies.decision import Decision
 from torch_softucb.problems import synthetic_problem
+from torch_softucb.problems.base import BanditProblem
 from torch_softucb.recommend import SoftUCBHead
-from torch_softucb.rollout import rollout
-from torch_softucb.types import BanditProblem, Decision, Trajectory
+from torch_softucb.simulation.rollout import rollout
+from torch_softucb.simulation.trajectory import Trajectory
 
 __version__ = "0.1.0"
 __all__ = [

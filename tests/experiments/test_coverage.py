@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from torch_softucb.experiments import coverage
-from torch_softucb.experiments.coverage import Setting, beta_of, coverage_claim, play_beta
-from torch_softucb.experiments.studies import ratio
+from experiments import coverage
+from experiments.coverage import Setting, beta_of, coverage_claim, play_beta
+from experiments.paper.studies import ratio
 
 TINY = Setting(3, 0.5, 8, 40)
 

@@ -1,12 +1,12 @@
 import pytest
 import torch
 
-from torch_softucb.experiments import settings
-from torch_softucb.experiments.play import learn_offline, learn_online, make, play, problems
-from torch_softucb.experiments.settings import GRIDS, PANELS, QUICK
-from torch_softucb.experiments.studies import ratio
+from experiments.paper import settings
+from experiments.paper.policies import learn_offline, learn_online, make, play, problems
+from experiments.paper.settings import GRIDS, PANELS, QUICK
+from experiments.paper.studies import ratio
+from torch_softucb.learning.episode import Episode
 from torch_softucb.training import BanditDataModule, SoftUCBOnline, trainer_for
-from torch_softucb.training.data import Episode
 
 PANEL = PANELS[0]
 
@@ -35,7 +35,7 @@ def test_online_is_the_trainers_algorithm(tmp_path):
     got = learn_online(PANEL, problem, "test", 24, eta=1.0)
     model = SoftUCBOnline(num_trajectories=6, dim=10, horizon=24, rounds_per_step=24, eta=1.0, lr=settings.LR_ONLINE)
     data = BanditDataModule(num_arms=50, dim=10, trajectories=6, num_steps=1, one_episode=True)
-    from torch_softucb.streams import mixed_seed
+    from torch_softucb.rng import mixed_seed
 
     data.episode = lambda *_: Episode(problem, mixed_seed(2, 0, 3), mixed_seed(2, 0, 2))
     quick = {"enable_progress_bar": False, "callbacks": [], "enable_checkpointing": False, "limit_val_batches": 0}

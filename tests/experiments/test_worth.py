@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from torch_softucb.compiled import find_compiler
-from torch_softucb.experiments import estimators, worth
-from torch_softucb.experiments.games import lin_ucb, play, settings
-from torch_softucb.experiments.worth_report import report
+from experiments import gradients as estimators
+from experiments.worth import study as worth
+from experiments.worth.report import report
+from experiments.worth.settings import lin_ucb, play, settings
+from torch_softucb.simulation.backends.compiled import find_compiler
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
 

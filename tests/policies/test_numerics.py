@@ -9,7 +9,7 @@ import torch
 
 from torch_softucb import NumericalError, SoftUCBPolicy
 from torch_softucb import functional as F
-from torch_softucb.policies.statistics import unpack
+from torch_softucb.policies.rows import unpack
 
 DIM = 16
 

@@ -19,7 +19,7 @@ RUN = """
 import logging, sys, time, torch, lightning as L
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch_softucb.training import *
-from torch_softucb.training.cli import quiet
+from torch_softucb.training.trainer import quiet
 quiet(); logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 kind, folder, resume, slow = sys.argv[1], sys.argv[2], sys.argv[3] or None, float(sys.argv[4])
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from torch_softucb.cli import main
 from torch_softucb.training import SoftUCBOffline, SoftUCBOnline
-from torch_softucb.training.cli import main
 
 pytest.importorskip("ninja", reason="needs ninja, and a C++ compiler")
 

@@ -4,10 +4,10 @@ import torch
 
 from tests import reference
 from torch_softucb import ScheduleBeta, SegmentBeta, SituationBeta, rollout, synthetic_problem
+from torch_softucb.learning.dual import Dual
+from torch_softucb.learning.episode import Episode
+from torch_softucb.learning.estimators.paper import paper
 from torch_softucb.training import BetaWarning, SoftUCBOffline
-from torch_softucb.training.data import Episode
-from torch_softucb.training.dual import Dual
-from torch_softucb.training.estimators import paper
 
 RECORD = ["mu_hat", "width", "gamma"]
 

@@ -1,10 +1,8 @@
 """Pure formulas of the paper, one idea a file; any leading batch shape, float32 or float64, masks on every arm axis."""
 
-from torch_softucb.functional.baseline import can_foretell, foretold, leave_one_out
 from torch_softucb.functional.bounds import beta_upper_bound, regret_bound, thompson_scale
-from torch_softucb.functional.coverage import coverage, num_suboptimal
-from torch_softucb.functional.design import g_optimal_design
-from torch_softucb.functional.draw import draw_arm
+from torch_softucb.functional.confidence import coverage, num_suboptimal
+from torch_softucb.functional.control_variates import can_foretell, foretold, leave_one_out
 from torch_softucb.functional.dual import (
     coverage_error,
     dual_ascent,
@@ -22,7 +20,6 @@ from torch_softucb.functional.gradient import (
     reward_and_gradient,
 )
 from torch_softucb.functional.index import soft_ucb_index
-from torch_softucb.functional.noise import log_noise, residual_sum, tallied
 from torch_softucb.functional.objective import (
     Objective,
     OnlineGradient,
@@ -40,7 +37,7 @@ from torch_softucb.functional.off_policy import (
     self_normalised,
     switch_doubly_robust,
 )
-from torch_softucb.functional.policy import arm_probabilities, coldness, greedy_probabilities, smooth_coldness
+from torch_softucb.functional.optimal_design import g_optimal_design
 from torch_softucb.functional.prequential import (
     DualStep,
     Residuals,
@@ -51,6 +48,7 @@ from torch_softucb.functional.prequential import (
     online_dual_step,
 )
 from torch_softucb.functional.regret import expected_regret
+from torch_softucb.functional.residuals import log_noise, residual_sum, tallied
 from torch_softucb.functional.ridge import (
     ridge_drift,
     ridge_estimate,
@@ -59,8 +57,9 @@ from torch_softucb.functional.ridge import (
     ridge_root_update,
     short_is_enough,
 )
-from torch_softucb.functional.score import Score, delta_slope, logit_slope, reward_to_go, trajectory_score
-from torch_softucb.functional.slate import draw_slate, slate_log_prob
+from torch_softucb.functional.sampling import draw_arm, draw_slate, slate_log_prob
+from torch_softucb.functional.score_function import Score, delta_slope, logit_slope, reward_to_go, trajectory_score
+from torch_softucb.functional.softmax import arm_probabilities, coldness, greedy_probabilities, smooth_coldness
 
 __all__ = [
     "DualStep",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_arm_axis, check_batch, check_mask, check_shape
-from torch_softucb.functional.policy import masked, softmax_unchecked
+from torch_softucb.functional.softmax import masked, softmax_unchecked
 
 
 def _softmax_policy(

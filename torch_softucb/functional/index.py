@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_arm_axis, check_batch, check_mask, check_shape
-from torch_softucb.functional.policy import masked
+from torch_softucb.functional.softmax import masked
 
 
 def soft_ucb_index(

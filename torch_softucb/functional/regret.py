@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from torch_softucb.checks import check_arm_axis, check_mask, check_shape
-from torch_softucb.functional.policy import masked
+from torch_softucb.functional.softmax import masked
 
 
 def expected_regret(

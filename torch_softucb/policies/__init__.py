@@ -1,11 +1,11 @@
 """Policies: nn.Module shells over ``functional``, one contract for all (see ``base``)."""
 
-from torch_softucb.policies.arms import ArmPolicy
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.bootstrap_thompson import BootstrapThompson
 from torch_softucb.policies.bootstrapped_ucb import BootstrappedUCB
 from torch_softucb.policies.epsilon_greedy import EpsilonGreedy
 from torch_softucb.policies.exp3 import EXP3
+from torch_softucb.policies.fixed_set import ArmPolicy
 from torch_softucb.policies.lin_giro import LinGiro
 from torch_softucb.policies.lin_phe import LinPHE
 from torch_softucb.policies.lin_ts import LinTS

@@ -24,9 +24,9 @@ from torch_softucb.checks import (
     check_remembered,
     values_readable,
 )
-from torch_softucb.policies import single
-from torch_softucb.policies.statistics import forget, fresh_rows, observe_many, observe_one, pack, unpack
-from torch_softucb.types import Decision, Estimate, NativeRule, RidgeState
+from torch_softucb.policies import fast_path as single
+from torch_softucb.policies.decision import Decision, Estimate, NativeRule
+from torch_softucb.policies.rows import RidgeState, forget, fresh_rows, observe_many, observe_one, pack, unpack
 
 _FEW = 4  # observations of one row that cost less one by one than a new factorisation
 

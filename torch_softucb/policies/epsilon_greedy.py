@@ -6,7 +6,7 @@ from torch import Tensor
 from torch_softucb import functional as F
 from torch_softucb.checks import check_number
 from torch_softucb.policies.base import BanditPolicy
-from torch_softucb.types import Decision, Estimate, NativeRule
+from torch_softucb.policies.decision import Decision, Estimate, NativeRule
 
 
 class EpsilonGreedy(BanditPolicy):

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_arms_fit, check_number, check_span
-from torch_softucb.functional.policy import softmax_unchecked
-from torch_softucb.policies.arms import ArmPolicy
-from torch_softucb.types import Decision, Estimate
+from torch_softucb.functional.softmax import softmax_unchecked
+from torch_softucb.policies.decision import Decision, Estimate
+from torch_softucb.policies.fixed_set import ArmPolicy
 
 
 class EXP3(ArmPolicy):

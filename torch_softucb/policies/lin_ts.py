@@ -10,9 +10,9 @@ from torch import Tensor
 
 from torch_softucb import functional as F
 from torch_softucb.checks import check_number, check_slate
-from torch_softucb.functional.policy import masked
+from torch_softucb.functional.softmax import masked
 from torch_softucb.policies.base import BanditPolicy
-from torch_softucb.types import Decision, Estimate, NativeRule, Slate
+from torch_softucb.policies.decision import Decision, Estimate, NativeRule, Slate
 
 
 @dataclass(frozen=True, eq=False)

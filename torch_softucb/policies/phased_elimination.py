@@ -5,8 +5,8 @@ from torch import Tensor
 
 from torch_softucb import functional as F
 from torch_softucb.checks import check_arms_fit, check_number
-from torch_softucb.policies.arms import ArmDecision, ArmPolicy
-from torch_softucb.types import Decision, Estimate
+from torch_softucb.policies.decision import Decision, Estimate
+from torch_softucb.policies.fixed_set import ArmDecision, ArmPolicy
 
 
 class PhasedElimination(ArmPolicy):

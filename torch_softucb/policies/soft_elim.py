@@ -5,9 +5,9 @@ from torch import Tensor, nn
 
 from torch_softucb import functional as F
 from torch_softucb.checks import check_number
-from torch_softucb.functional.policy import masked, softmax_unchecked
+from torch_softucb.functional.softmax import masked, softmax_unchecked
 from torch_softucb.policies.base import BanditPolicy
-from torch_softucb.types import Decision, Estimate
+from torch_softucb.policies.decision import Decision, Estimate
 
 
 class SoftElim(BanditPolicy):

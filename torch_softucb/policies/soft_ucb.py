@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
-from torch_softucb.betas import PRETRAINED, BetaModule, SituationBeta
 from torch_softucb.checks import (
     check_batch,
     check_beta_fits,
@@ -22,10 +21,12 @@ from torch_softucb.checks import (
     check_number,
 )
 from torch_softucb.functional.index import index_unchecked
-from torch_softucb.functional.policy import coldness_unchecked, max_index, smooth_coldness_unchecked, softmax_unchecked
-from torch_softucb.policies import single
+from torch_softucb.functional.softmax import coldness_unchecked, max_index, smooth_coldness_unchecked, softmax_unchecked
+from torch_softucb.policies import fast_path as single
 from torch_softucb.policies.base import BanditPolicy
-from torch_softucb.types import Decision, Estimate, NativeRule, Trajectory
+from torch_softucb.policies.beta.base import BetaModule
+from torch_softucb.policies.beta.network import PRETRAINED, SituationBeta
+from torch_softucb.policies.decision import Decision, Estimate, NativeRule
 
 COLDNESS_MODES = ("current", "lagged", "smooth")
 _MOST_LOGIT = 14.0  # delta 0.9999992, all but LinUCB
@@ -192,15 +193,15 @@ class SoftUCBPolicy(BanditPolicy):
         """Does every bandit have the same beta, or the same module to say it?"""
         return not self.raw_beta.dim() if self.beta_module is None else bool(self.beta_module.looks_at)
 
-    def beta_of(self, trajectory: Trajectory) -> Tensor:  # () or (T, *B), or what broadcasts to it
-        """beta in all rounds of a trajectory that was played with ``scores=True``: differentiable, all rounds at once."""
+    def beta_along(self, situation: Tensor | None, dims: int) -> Tensor:  # () or (T, *B), or what broadcasts to it
+        """beta in all rounds of a trajectory of ``dims`` dims, from the inputs that were recorded: differentiable."""
         if self.beta_module is None:
             return self.beta
-        assert trajectory.situation is not None
-        beta: Tensor = self.beta_module(trajectory.situation)
+        assert situation is not None
+        beta: Tensor = self.beta_module(situation)
         if self.looks_around or not self.beta_module.looks_at:
             return beta
-        return beta.view(-1, *[1] * (trajectory.regret.dim() - 1))  # time alone: (T,)
+        return beta.view(-1, *[1] * (dims - 1))  # time alone: (T,)
 
     def _beta_rows(self, batch: torch.Size, bandit: Tensor | None) -> Tensor:
         beta = self.beta

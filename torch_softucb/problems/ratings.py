@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_softucb.checks import check_integer, check_number
-from torch_softucb.streams import stream_key, uniforms
-from torch_softucb.types import BanditProblem
+from torch_softucb.problems.base import BanditProblem
+from torch_softucb.rng import stream_key, uniforms
 
 
 def user_features(

@@ -3,8 +3,8 @@
 import torch
 
 from torch_softucb.checks import check_integer, check_number, check_plane
-from torch_softucb.streams import normals, stream_key, uniforms
-from torch_softucb.types import BanditProblem
+from torch_softucb.problems.base import BanditProblem
+from torch_softucb.rng import normals, stream_key, uniforms
 
 
 def synthetic_problem(

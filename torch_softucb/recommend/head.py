@@ -26,10 +26,10 @@ from torch_softucb.checks import (
     check_slate,
 )
 from torch_softucb.policies.base import BanditPolicy
+from torch_softucb.policies.decision import Decision
 from torch_softucb.recommend.features import FeatureMap
 from torch_softucb.recommend.pending import Pending
-from torch_softucb.streams import normals, stream_key, uniforms
-from torch_softucb.types import Decision
+from torch_softucb.rng import normals, stream_key, uniforms
 
 _COUNTER_BITS, _REPLICA_BITS = 34, 28  # a decision id: the replica's number, then a counter that never starts again
 

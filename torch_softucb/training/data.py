@@ -2,58 +2,17 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import lightning as L
 import torch
 
 from torch_softucb.checks import check_divides, check_integer, check_number, check_seed_kept
-from torch_softucb.policies import BanditPolicy
+from torch_softucb.learning.episode import Episode, stage_seed
 from torch_softucb.problems import synthetic_problem
-from torch_softucb.rollout import rollout
-from torch_softucb.streams import STREAMS, mixed_seed
-from torch_softucb.types import BanditProblem, Trajectory
-
-_STAGES = ("train", "validate", "test")
-
-
-def stage_seed(seed: int, stage: str, stream: str, number: int) -> int:
-    """A seed of its own for every stage, stream and number."""
-    return mixed_seed(seed, _STAGES.index(stage), STREAMS.index(stream), number)
-
-
-@dataclass(frozen=True)
-class Episode:
-    """One batch: trajectories to be played, and the seeds of their noise and of their action draws."""
-
-    problem: BanditProblem
-    noise_seed: int
-    action_seed: int
-    horizon: int | None = None  # of a family's member, whose T is its own
-    discount: float = 1.0  # what a policy keeps a round of what it knew
-
-    def generators(self, device: torch.device) -> tuple[torch.Generator, torch.Generator]:
-        """(noise, action)"""
-        noise, action = (torch.Generator(device).manual_seed(s) for s in (self.noise_seed, self.action_seed))
-        return noise, action
-
-    def play(self, policy: BanditPolicy, *, horizon: int, problem: BanditProblem | None = None, **kind: Any) -> Trajectory:
-        """A rollout with this episode's random numbers, on its problem or on one made of it; sixteen rounds are recorded."""
-        noise, action = self.generators(policy.device)
-        return rollout(
-            policy,
-            self.problem if problem is None else problem,
-            horizon=horizon,
-            generator=action,
-            noise_generator=noise,
-            record_every=max(1, horizon // 16),
-            discount=self.discount,
-            **kind,
-        )
-
-    def to(self, device: torch.device) -> "Episode":
-        return replace(self, problem=self.problem.to(device))
+from torch_softucb.problems.base import BanditProblem
+from torch_softucb.problems.family import Family
 
 
 class EpisodeSource(Protocol):
@@ -178,6 +137,59 @@ class BanditDataModule(L.LightningDataModule):
 
     def test_dataloader(self) -> EpisodeLoader:
         return EpisodeLoader(self, "test", 1, self.trajectories if self.one_episode else self.eval_trajectories)
+
+    def transfer_batch_to_device(self, batch: Episode, device: torch.device, dataloader_idx: int) -> Episode:
+        return batch.to(device)
+
+
+class FamilyDataModule(L.LightningDataModule):
+    """A member of the family in every step; validation and test play members that training never drew.
+
+    Args:
+        family: what members are drawn from.
+        trajectories: trajectories a step, over all processes.
+        num_steps: training steps.
+        eval_members: members of validation and of test.
+        eval_trajectories: trajectories of each of those.
+        seed: of everything; training, validation and test have streams of their own.
+    """
+
+    def __init__(
+        self,
+        *,
+        family: Family | None = None,
+        trajectories: int = 256,
+        num_steps: int = 300,
+        eval_members: int = 12,
+        eval_trajectories: int = 64,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        where = "FamilyDataModule"
+        self.family = Family() if family is None else family
+        self.trajectories = check_integer(where, "trajectories", trajectories, low=1)
+        self.num_steps = check_integer(where, "num_steps", num_steps, low=1)
+        self.eval_members = check_integer(where, "eval_members", eval_members, low=1)
+        self.eval_trajectories = check_integer(where, "eval_trajectories", eval_trajectories, low=1)
+        self.seed = check_integer(where, "seed", seed, low=0)
+
+    def episode(self, stage: str, number: int, count: int) -> Episode:
+        """This process's share of a batch."""
+        seed = stage_seed(self.seed, stage, "problem", number)
+        episode = Episode.of_member(self.family.member(seed=seed), count, seed=seed)
+        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
+        check_divides("FamilyDataModule", "trajectories", count, "processes", world)
+        share = count // world
+        return replace(episode, problem=episode.problem[rank * share : (rank + 1) * share])
+
+    def train_dataloader(self) -> EpisodeLoader:
+        return EpisodeLoader(self, "train", self.num_steps, self.trajectories)
+
+    def val_dataloader(self) -> EpisodeLoader:
+        return EpisodeLoader(self, "validate", self.eval_members, self.eval_trajectories)
+
+    def test_dataloader(self) -> EpisodeLoader:
+        return EpisodeLoader(self, "test", self.eval_members, self.eval_trajectories)
 
     def transfer_batch_to_device(self, batch: Episode, device: torch.device, dataloader_idx: int) -> Episode:
         return batch.to(device)

@@ -8,11 +8,13 @@ import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor, nn
 
-from torch_softucb.betas import BetaModule, SituationBeta
 from torch_softucb.checks import check_delta, check_number
+from torch_softucb.learning.episode import Episode
+from torch_softucb.learning.estimators.score_function import trajectory
 from torch_softucb.policies import LinUCB, SoftUCBPolicy
-from torch_softucb.training.data import Episode, planned_steps
-from torch_softucb.training.trajectory import trajectory
+from torch_softucb.policies.beta.base import BetaModule
+from torch_softucb.policies.beta.network import SituationBeta
+from torch_softucb.training.data import planned_steps
 
 
 class SoftUCBMeta(L.LightningModule):

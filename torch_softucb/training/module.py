@@ -19,9 +19,10 @@ from torch_softucb.checks import (
     check_number,
     check_same_world,
 )
+from torch_softucb.learning.dual import Dual
+from torch_softucb.learning.episode import Episode
 from torch_softucb.policies import BanditPolicy, EpsilonGreedy, LinTS, LinUCB, SoftUCBPolicy
-from torch_softucb.training.data import BanditDataModule, Episode, planned_steps
-from torch_softucb.training.dual import Dual
+from torch_softucb.training.data import BanditDataModule, planned_steps
 
 LOOKED_AT = ("gamma", "num_suboptimal", "entropy", "coverage", "probs", "beta")
 

@@ -6,14 +6,15 @@ import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
-from torch_softucb.betas import BetaModule
 from torch_softucb.checks import check_choice
+from torch_softucb.learning.dual import Dual
+from torch_softucb.learning.episode import Episode
+from torch_softucb.learning.estimators.paper import ESTIMATORS, mean_record
+from torch_softucb.learning.log_adam import RelativeAdam
 from torch_softucb.policies import SoftUCBPolicy
-from torch_softucb.training.data import Episode, planned_steps
-from torch_softucb.training.dual import Dual
-from torch_softucb.training.estimators import ESTIMATORS, mean_record
+from torch_softucb.policies.beta.base import BetaModule
+from torch_softucb.training.data import planned_steps
 from torch_softucb.training.module import LOOKED_AT, SoftUCBModule
-from torch_softucb.training.relative import RelativeAdam
 
 _RATES = {"paper": 5.0, "auto": 0.25}  # with SGD; the other estimators take RelativeAdam
 

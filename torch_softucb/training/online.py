@@ -17,10 +17,11 @@ from torch_softucb.checks import (
     check_same_world,
     check_whole_horizon,
 )
+from torch_softucb.learning.dual import OnlineDual
+from torch_softucb.learning.episode import Episode
 from torch_softucb.policies import SoftUCBPolicy
-from torch_softucb.simulation import Round, Simulation
-from torch_softucb.training.data import BanditDataModule, Episode
-from torch_softucb.training.dual import OnlineDual
+from torch_softucb.simulation.engine import Round, Simulation
+from torch_softucb.training.data import BanditDataModule
 from torch_softucb.training.module import SoftUCBModule
 
 

@@ -1,0 +1,1 @@
+"""Is learning worth it?"""

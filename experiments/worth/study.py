@@ -1,0 +1,181 @@
+"""Is learning worth it? Learned betas against the best of a grid, and against rivals at the best of theirs.
+
+Everybody may simulate the same number of rounds to choose or to learn; all are tested on problems that nobody was tuned on.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from experiments.paper.studies import ratio
+from experiments.tables import Rows, having
+from experiments.worth.settings import Maker, Setting, lin_ts, lin_ucb, play, soft
+from torch_softucb.learning.dual import Dual
+from torch_softucb.learning.estimators.paper import ESTIMATORS
+from torch_softucb.learning.log_adam import RelativeAdam
+from torch_softucb.policies import SoftUCBPolicy
+from torch_softucb.policies.beta.schedule import ScheduleBeta
+
+Track = Callable[..., Iterable[Any]]
+RIVALS = {"LinUCB": (lin_ucb, 0.03, 4.0), "LinTS": (lin_ts, 0.01, 2.0)}  # maker, ends of the grid
+GRID_ENDS = (0.03, 4.0)
+PRETRAINED = "pretrained"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much is simulated."""
+
+    test: int = 16384  # problems
+    tune: int = 1024  # problems for each point of a grid
+    points: int = 40
+    horizon: int = 1024
+    trajectories: int = 512  # a training step
+
+    def steps(self, per_step: int) -> int:
+        """Training steps that cost as many rounds as a grid does."""
+        return max(1, self.points * self.tune // per_step)
+
+
+FULL = Budget()
+QUICK = Budget(test=16, tune=8, points=3, horizon=24, trajectories=8)
+
+
+def grid(low: float, high: float, points: int) -> list[float]:
+    spread = (math.log(high) - math.log(low)) / (points - 1)
+    return [math.exp(math.log(low) + i * spread) for i in range(points)]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A way to learn: an estimator, what it moves, and by which steps."""
+
+    estimator: str
+    eta: float | str = 0.0
+    beta: str = "number"  # or "schedule", "situation"
+    learn_delta: bool = False
+    rollouts: int = 1  # for each trajectory of a step
+    start: float = 1.0
+
+
+LESSONS = {
+    "paper, eta 0.002": Lesson("paper", eta=0.002),
+    "paper, eta auto 0.85": Lesson("paper", eta="auto"),
+    "trajectory": Lesson("trajectory"),
+    "common random numbers": Lesson("common_random_numbers", rollouts=3),
+    "trajectory, delta too": Lesson("trajectory", learn_delta=True),
+    "trajectory, schedule and delta": Lesson("trajectory", beta="schedule", learn_delta=True),
+    "trajectory, situation and delta": Lesson("trajectory", beta="situation", learn_delta=True),
+}
+
+
+def _learner(lesson: Lesson, horizon: int) -> Callable[[int, int], SoftUCBPolicy]:
+    """Policies of all sizes that share what is learned."""
+    # the network goes on from where the package's stands; what that has cost is not counted here
+    first = SoftUCBPolicy.pretrained(1, horizon=horizon) if lesson.beta == "situation" else SoftUCBPolicy(1)
+    module = ScheduleBeta(horizon) if lesson.beta == "schedule" else first.beta_module
+    raw = nn.Parameter(torch.tensor(lesson.start))
+    odds = float(first.delta) / (1 - float(first.delta))
+    raw_delta = nn.Parameter(torch.tensor(math.log(odds))) if lesson.learn_delta else None
+
+    def make(dim: int, horizon: int) -> SoftUCBPolicy:
+        beta = 1.0 if module is None else module.for_horizon(horizon)
+        policy = SoftUCBPolicy(dim, beta_init=beta, delta=float(first.delta), coldness="smooth")
+        if module is None:
+            policy.raw_beta = raw
+        policy.raw_delta = raw_delta
+        return policy
+
+    return make
+
+
+def _optimizer(lesson: Lesson, policy: SoftUCBPolicy, steps: int) -> tuple[Any, Any]:
+    """Those of SoftUCBOffline; the network, which has learned already, takes smaller steps."""
+    if lesson.estimator == "paper":
+        auto = lesson.eta == "auto"
+        sgd = torch.optim.SGD(policy.parameters(), lr=0.25 if auto else 5.0)
+        return sgd, torch.optim.lr_scheduler.LinearLR(sgd, 1.0, 0.2 if auto else 1.0, total_iters=steps)
+    rate = {"number": 0.3, "schedule": ScheduleBeta.lr, "situation": 0.005}[lesson.beta]
+    adam = RelativeAdam.of(policy, lr=rate, steps=steps)
+    return adam, torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
+
+
+def learn(lesson: Lesson, setting: Setting, budget: Budget) -> tuple[Maker, float | None]:
+    """Policies that have learned, and their beta if it is a number; regret is weighed as SoftUCBMeta does it."""
+    make = _learner(lesson, budget.horizon)
+    steps = budget.steps(budget.trajectories * lesson.rollouts)
+    optimizer, scheduler = _optimizer(lesson, make(1, budget.horizon), steps)
+    eta: Any = Dual(0.85) if lesson.eta == "auto" else lesson.eta
+    torch.manual_seed(0)
+    for step in range(steps):
+        episode = setting.lesson(step, budget.trajectories, budget.horizon)
+        assert episode.horizon is not None
+        policy = make(episode.problem.dim, episode.horizon)
+        signal = ESTIMATORS[lesson.estimator](policy, episode, horizon=episode.horizon, eta=eta, record=(), compile="native")
+        weight = 1.0 if lesson.estimator == "paper" else 1 / max(1e-9, float(signal.trajectory.regret.mean()))
+        optimizer.zero_grad()
+        (weight * signal.loss).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        scheduler.step()
+        policy.project_()
+        if isinstance(eta, Dual):
+            eta.step()
+    return make, float(policy.beta.detach()) if lesson.beta == "number" else None
+
+
+def worth(setting: Setting, budget: Budget, track: Track) -> tuple[Rows, Rows]:
+    """Regrets on a setting's test problems: (contenders, curves over beta)."""
+    curves: Rows = []
+    tested = _grids(setting, budget, curves, track)
+    rows = [_row(setting, name, value, regret, tested) for name, (value, regret) in tested.items()]
+    for task in track([*LESSONS, PRETRAINED], description=f"{setting.title}: learning"):
+        beta: float | None = None
+        if task == PRETRAINED:
+            maker: Maker = lambda dim, horizon: SoftUCBPolicy.pretrained(dim, horizon=horizon)  # noqa: E731
+        else:
+            maker, beta = learn(LESSONS[task], setting, budget)
+        regret = play(maker, setting.games("test", budget.test, budget.horizon)).regret
+        rows.append(_row(setting, f"SoftUCB, {task}", beta, regret, tested))
+    return rows, curves
+
+
+def _grids(setting: Setting, budget: Budget, curves: Rows, track: Track) -> dict[str, Any]:
+    """Everybody's best of a grid on the tuning problems, played on the test problems; SoftUCB's curve over beta."""
+    found: dict[str, Any] = {}
+    for name, (make, low, high) in {"SoftUCB, best fixed beta": (soft, *GRID_ENDS), **RIVALS}.items():
+        tuned = []
+        for value in track(grid(low, high, budget.points), description=f"{setting.title}: {name}"):
+            regret = play(make(value), setting.games("tune", budget.tune, budget.horizon)).regret
+            tuned.append((float(regret.mean()), value))
+            error = float(regret.std() / len(regret) ** 0.5)
+            curves.append({"setting": setting.title, "policy": name, "value": value, "regret": tuned[-1][0], "error": error})
+        best = min(tuned)[1]
+        found[name] = (best, play(make(best), setting.games("test", budget.test, budget.horizon)).regret)
+    return found
+
+
+def _row(setting: Setting, name: str, value: float | None, regret: Any, tested: dict[str, Any]) -> dict[str, Any]:
+    rival = min(RIVALS, key=lambda name: float(tested[name][1].mean()))
+    times, _, most = ratio(regret, tested[rival][1])
+    over_best, _, over_most = ratio(regret, tested["SoftUCB, best fixed beta"][1])
+    return {
+        "setting": setting.title,
+        "contender": name,
+        "value": "" if value is None else value,
+        "regret": float(regret.mean()),
+        "error": float(regret.std() / len(regret) ** 0.5),
+        "rival": rival,
+        "ratio": times,
+        "ratio_band": most - times,
+        "over_best_beta": over_best,
+        "over_best_beta_band": over_most - over_best,
+    }
+
+
+def best_rows(rows: Rows, setting: str) -> Rows:
+    """A setting's contenders, the least regret first."""
+    return sorted(having(rows, setting=setting), key=lambda row: row["regret"])

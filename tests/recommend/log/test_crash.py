@@ -1,0 +1,126 @@
+"""kill -9 while decisions are logged and statistics updated."""
+
+import os
+import random
+import signal
+import struct
+import time
+
+import pytest
+import torch
+
+from tests.recommend.cases import head, requests
+from torch_softucb.recommend import DecisionLog, read_log, restart, save_checkpoint
+from torch_softucb.recommend.log.journal import Journal
+from torch_softucb.recommend.log.writer import segment_path
+
+
+def _serve(folder, pipe):
+    """Serve, log, acknowledge, answer, for ever; a checkpoint now and then. Tells the parent what it may rely on."""
+    torch.set_num_threads(1)
+    commit = Journal.commit
+
+    def told(journal):
+        commit(journal)
+        os.write(pipe, struct.pack("<qqq", int(journal.path.stem), journal.size, -1))  # the disk has so much
+
+    Journal.commit = told
+    ours = head(users=20)
+    if [*(folder / "log").glob("????????.*")]:
+        restart(ours, folder / "log", folder / "head.pt" if (folder / "head.pt").exists() else None)
+    log = DecisionLog(folder / "log", group=4, segment_bytes=60_000)
+    open_ids = []
+    step = 0
+    while True:
+        step += 1
+        user, items = requests(3, 5, seed=step)
+        with torch.no_grad():
+            served = ours.serve(ours(user, items, bandit=user))
+        log.decisions(served)
+        open_ids += served.id.tolist()
+        if step % 2 == 0 and len(open_ids) > 4:
+            random.shuffle(open_ids)
+            ids = torch.tensor([open_ids.pop() for _ in range(3)])
+            reward = ids.double().sin()
+            ours.feedback(ids, reward)
+            log.rewards(ids, reward)
+        if step % 3 == 0:
+            log.commit()
+            # from here on these decisions may be shown: all ids below the next one are safe
+            os.write(pipe, struct.pack("<qqq", log.place.segment, log._journal.size, int(ours.stream[1])))
+        if step % 17 == 0:
+            save_checkpoint(folder / "head.pt", ours, log)
+        if step % 41 == 0:
+            log.seal()
+
+
+def _acknowledged(pipe):
+    data = b""
+    while chunk := os.read(pipe, 1 << 16):
+        data += chunk
+    told = [struct.unpack_from("<qqq", data, at) for at in range(0, len(data) // 24 * 24, 24)]
+    if not told:
+        return 0, 0, 0
+    return told[-1][0], told[-1][1], max(acknowledged for *_, acknowledged in told)
+
+
+@pytest.mark.long
+def test_200_kills_lose_nothing_that_was_acknowledged(tmp_path_factory):
+    rng = random.Random(0)
+    lost = torn = cut = 0
+    safe = total = 0
+    for kill in range(200):
+        if kill % 20 == 0:  # a log of its own, so that reading it stays quick
+            tmp_path = tmp_path_factory.mktemp("crash")
+            total, safe = total + safe, 0
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(read)
+            try:
+                _serve(tmp_path, write)
+            finally:
+                os._exit(1)
+        os.close(write)
+        time.sleep(rng.uniform(0.02, 0.25))
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        assert os.WTERMSIG(status) == signal.SIGKILL, "the child ended by itself"
+        segment, size, acknowledged = _acknowledged(read)
+        os.close(read)
+        safe = max(safe, acknowledged)
+        journal = segment_path(tmp_path / "log", segment)
+        if kill % 2 == 0 and journal.exists() and not [*(tmp_path / "log").glob(f"{segment + 1:08d}*")]:
+            # the disk never got what was not synced: cut the file behind the last commit that returned
+            data = journal.read_bytes()
+            end = len(data.rstrip(b"\0"))
+            if end > size:
+                journal.write_bytes(data[: rng.randint(size, end)])
+                cut += 1
+        if not safe:
+            continue
+        log = read_log(tmp_path / "log")
+        ids = log.id.tolist()
+        lost += len(set(range(safe)) - set(ids))
+        torn += len(ids) - len(set(ids))
+        assert log.x.isfinite().all()
+        assert ((log.propensity > 0) & (log.propensity <= 1)).all()
+        known = ~log.reward.isnan()
+        torch.testing.assert_close(log.reward[known], log.id[known].double().sin())
+        if kill % 5 == 4:
+            again, whole = head(users=20), head(users=20)
+            checkpoint = tmp_path / "head.pt"
+            restart(again, tmp_path / "log", checkpoint if checkpoint.exists() else None)
+            restart(whole, tmp_path / "log")  # the whole log, in one go: the run that was not interrupted
+            for name, value in whole.state_dict().items():
+                torch.testing.assert_close(again.state_dict()[name], value, atol=1e-9, rtol=0)
+            open_now = (~known).sum()
+            assert len(again.pending) == open_now
+    print(
+        f"200 kills, {cut} with the unsynced tail cut: {total + safe} decisions acknowledged, "
+        f"{lost} lost, {torn} torn or doubled"
+    )
+    assert lost == 0
+    assert torn == 0
+    assert total > 2000
+    assert cut > 0

@@ -1,0 +1,135 @@
+"""The command line: what it writes, and one readable error for every wrong input."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from torch_softucb.cli import main
+
+ROOT = Path(__file__).parents[1]
+CONFIGS = sorted((ROOT / "scripts" / "configs").glob("*.yaml"))
+TINY = ["--data.num_arms", "6", "--data.dim", "3", "--data.trajectories", "8", "--data.num_steps", "4"]
+TINY += ["--data.eval_trajectories", "8", "--model.init_args.horizon", "12"]
+TINY += ["--trainer.devices", "1", "--trainer.strategy", "auto"]
+
+
+def _train(*extra, config="offline"):
+    online = ["--model.init_args.num_trajectories", "8", "--model.init_args.rounds_per_step", "3"]
+    online = online if config.startswith("online") else []
+    return main(["--config", str(ROOT / "scripts" / "configs" / f"{config}.yaml"), *TINY, *online, *extra])
+
+
+@pytest.mark.parametrize("config", [c.stem for c in CONFIGS])
+def test_every_config_trains_and_leaves_a_whole_run_folder(config, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    model = _train(config=config)
+    (run,) = (tmp_path / "lightning_logs").iterdir()
+    names = {p.name.split(".")[0] for p in run.iterdir()}
+    assert {"config", "checkpoints", "events"} <= names
+    shown = capsys.readouterr().out
+    assert f"beta {model.mean_beta:.3f} (Eq. 5's bound: {model.beta_bound:.2f})" in shown
+    for rival in ("LinUCB at Eq. 5's radius", "LinTS", "epsilon-greedy"):
+        assert rival in shown
+    assert "Look: tensorboard --logdir" in shown
+    assert yaml.safe_load((run / "config.yaml").read_text())["data"]["dim"] == 3
+
+
+def _stop_after_2_of_4(folder):
+    keep = ["--trainer.callbacks+=lightning.pytorch.callbacks.ModelCheckpoint", "--trainer.callbacks.every_n_train_steps=2"]
+    keep += [f"--trainer.callbacks.dirpath={folder}", "--trainer.callbacks.filename=here"]
+    _train("--trainer.max_steps", "2", *keep)
+    return str(folder / "here.ckpt")
+
+
+def test_resume_goes_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    whole = _train()
+    again = _train("--resume", _stop_after_2_of_4(tmp_path))
+    assert torch.equal(again.policy.raw_beta, whole.policy.raw_beta)
+
+
+def _refused(capsys, match, *extra, config="offline"):
+    with pytest.raises(SystemExit) as stop:
+        _train(*extra, config=config)
+    assert stop.value.code not in (0, None)
+    assert match in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("extra", "match"),
+    [
+        (["--model.init_args.etaa", "1"], "etaa"),
+        (["--data.colour", "red"], "colour"),
+        (["--model.init_args.eta", "-1"], "eta must be in [0, inf), got -1.0"),
+        (["--model.init_args.horizon", "0"], "horizon must be at least 1, got 0"),
+        (["--model.init_args.delta", "0.2"], "delta must be in [0.5, 1), got 0.2"),
+        (["--model.init_args.coldness", "warm"], "coldness must be one of"),
+        (["--model.init_args.estimator", "psychic"], "estimator must be one of 'paper'"),
+        (["--data.num_steps", "0"], "num_steps must be at least 1"),
+        (["--data.noise_std", "-1"], "noise_std must be in"),
+        (["--resume", "nowhere.ckpt"], "nowhere.ckpt"),
+    ],
+)
+def test_wrong_input_one_readable_error_nothing_written(extra, match, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    _refused(capsys, match, *extra)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_checkpoints(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    saved = _stop_after_2_of_4(tmp_path)
+    capsys.readouterr()
+    _refused(capsys, "dim must be the checkpoint's, 3, got 4", "--data.dim", "4", "--resume", saved)
+    _refused(capsys, "seed must be the checkpoint's, 0, to go on with its run, got 5", "--data.seed", "5", "--resume", saved)
+    (tmp_path / "short.ckpt").write_bytes((tmp_path / saved).read_bytes()[:700])
+    _refused(capsys, "cut short or not a checkpoint", "--resume", "short.ckpt")
+    _refused(capsys, "another kind of training", "--resume", saved, config="online")
+    torch.save({"raw_beta": torch.tensor(1.0)}, tmp_path / "policy.pt")
+    _refused(capsys, "is not one of a training run", "--resume", "policy.pt")
+    assert len(list((tmp_path / "lightning_logs").iterdir())) == 1  # none of these made a folder
+
+
+@pytest.mark.parametrize(
+    ("extra", "config", "match"),
+    [
+        (["--data.one_episode", "true"], "offline", "must have one_episode=False, got True"),
+        (["--data.one_episode", "false"], "online", "must have one_episode=True, got False"),
+        (
+            ["--data.num_steps", "3"],
+            "online",
+            "num_steps must be horizon / rounds_per_step, 4, to play all 12 rounds, got 3",
+        ),
+        (["--data.trajectories", "9"], "online", "num_trajectories must be the number of trajectories of the data, (9,)"),
+    ],
+)
+def test_data_that_do_not_fit_the_training(extra, config, match, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    _refused(capsys, match, *extra, config=config)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_arm_has_no_regret_and_no_ratio(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    _train("--data.num_arms", "1")
+    assert "regret 0.0 over 12 rounds" in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lightning_logs").write_text("a file where the folder should be")
+    _refused(capsys, "lightning_logs")
+
+
+def test_help_and_print_config(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    assert "--resume" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="0"):
+        main(["--model.help", "torch_softucb.training.SoftUCBOffline"])
+    assert "weight of the constraint" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="0"):
+        main(["--config", str(CONFIGS[0]), "--print_config"])
+    assert "fresh_problems" in capsys.readouterr().out

@@ -1,0 +1,73 @@
+import math
+
+import torch
+
+from torch_softucb.rng import mixed_seed, normals, split_mix, stream_key, uniforms
+
+
+def test_split_mix_gives_the_published_outputs():
+    """First outputs of SplitMix64 from seed 1234567, as published with the reference implementation."""
+    want = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821]
+    got = split_mix(torch.tensor(1234567), 0, 5).tolist()
+    assert [v % 2**64 for v in got] == want
+
+
+def test_a_stream_can_be_entered_anywhere_and_depends_on_the_id_alone():
+    key, ids = torch.tensor(42), torch.arange(10)
+    whole = uniforms(key, ids, start=0, count=20, dtype=torch.float64)
+    assert uniforms(key, ids, start=7, count=5, dtype=torch.float64).equal(whole[7:12])
+    assert uniforms(key, ids[3:5], start=0, count=20, dtype=torch.float64).equal(whole[:, 3:5])
+    assert uniforms(key, ids.view(2, 5), start=0, count=20, dtype=torch.float64).equal(whole.view(20, 2, 5))
+
+
+def test_float32_is_float64_cut_short():
+    key, ids = torch.tensor(1), torch.arange(1000)
+    short = uniforms(key, ids, start=0, count=10, dtype=torch.float32)
+    long = uniforms(key, ids, start=0, count=10, dtype=torch.float64)
+    gap = long - short.double()
+    assert (gap >= 0).all()
+    assert (gap < 2**-24).all()
+
+
+def test_uniforms_are_uniform_and_uncorrelated():
+    """100 bins, 10^6 numbers: chi-square within 5 standard deviations; neighbours in time and in id uncorrelated."""
+    u = uniforms(torch.tensor(7), torch.arange(1000), start=0, count=1000, dtype=torch.float64)
+    counts = torch.histc(u, 100, 0, 1)
+    chi = ((counts - 10_000).square() / 10_000).sum().item()
+    assert abs(chi - 99) < 5 * math.sqrt(2 * 99)
+    for a, b in ((u[1:], u[:-1]), (u[:, 1:], u[:, :-1])):
+        correlation = torch.corrcoef(torch.stack((a.flatten(), b.flatten())))[0, 1].item()
+        assert abs(correlation) < 5 / 1000
+
+
+def test_normals_are_normal_and_finite():
+    for dtype in (torch.float32, torch.float64):
+        z = normals(torch.tensor(7), torch.arange(1000), start=0, count=1000, dtype=dtype).double()
+        assert z.isfinite().all()
+        moments = [z.pow(p).mean().item() for p in (1, 2, 3, 4)]
+        for got, want, spread in zip(moments, (0, 1, 0, 3), (1, 2, 15, 96), strict=True):
+            assert abs(got - want) < 5 * math.sqrt(spread / 1e6)
+
+
+def test_different_keys_different_numbers(seeded):
+    g, cpu = seeded(0), torch.device("cpu")
+    keys = [stream_key(g, "noise", cpu), stream_key(g, "noise", cpu), stream_key(seeded(0), "action", cpu)]
+    assert len({int(k) for k in keys}) == 3
+    assert stream_key(seeded(0), "noise", cpu) == keys[0]
+    draws = [uniforms(k, torch.arange(100), start=0, count=1, dtype=torch.float64) for k in keys]
+    assert (draws[0] != draws[1]).all()
+    assert (draws[0] != draws[2]).all()
+
+
+def test_streams_are_independent_even_when_seeded_alike(seeded):
+    """A problem and its noise from generators of the same seed: no correlation between features and noise."""
+    cpu, ids = torch.device("cpu"), torch.arange(1000)
+    u, v = (
+        uniforms(stream_key(seeded(5), s, cpu), ids, start=0, count=1000, dtype=torch.float64) for s in ("problem", "noise")
+    )
+    assert abs(torch.corrcoef(torch.stack((u.flatten(), v.flatten())))[0, 1]) < 5 / 1000
+
+
+def test_mixed_seeds_differ_in_the_bits_that_torch_reads():
+    seeds = {mixed_seed(a, b, c) & 0xFFFFFFFF for a in range(3) for b in range(3) for c in range(300)}
+    assert len(seeds) == 2700

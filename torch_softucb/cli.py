@@ -1,0 +1,65 @@
+"""The command line: LightningCLI with the project's defaults, readable errors and a readable last line."""
+
+import sys
+from typing import Any
+
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+
+from torch_softucb.checks import check_seed_kept
+from torch_softucb.training.checkpoint import AtomicCheckpointIO
+from torch_softucb.training.data import BanditDataModule
+from torch_softucb.training.module import SoftUCBModule
+from torch_softucb.training.trainer import _defaults, quiet, run_folder, summary
+
+
+class SoftUCBCLI(LightningCLI):
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.add_argument("--resume", type=str | None, default=None, help="checkpoint to go on from, bit for bit")
+        parser.link_arguments("data.dim", "model.init_args.dim")
+
+
+def _cli_defaults() -> dict[str, Any]:
+    """The same, as jsonargparse wants what a config may override."""
+    logger = {"save_dir": ".", "name": "lightning_logs", "default_hp_metric": False}
+    return _defaults("lightning_logs") | {
+        "logger": {"class_path": "lightning.pytorch.loggers.TensorBoardLogger", "init_args": logger},
+        "plugins": [{"class_path": "torch_softucb.training.AtomicCheckpointIO"}],
+    }
+
+
+def check_run(model: SoftUCBModule, data: BanditDataModule, resume: str | None) -> None:
+    """Find what cannot work before the run's folder is made."""
+    model.check_data(data)
+    if resume is not None:
+        saved = AtomicCheckpointIO().load_checkpoint(resume)
+        model.check_checkpoint(saved)
+        for state in saved["loops"]["fit_loop"]["state_dict"].get("combined_loader", []):
+            check_seed_kept("BanditDataModule", data.seed, state["seed"])
+
+
+def main(argv: list[str] | None = None) -> SoftUCBModule:
+    """Parse, train, say what came out. Bad input ends in one readable line and exit code 2."""
+    quiet()
+    try:
+        cli = SoftUCBCLI(
+            SoftUCBModule,
+            BanditDataModule,
+            subclass_mode_model=True,
+            trainer_defaults=_cli_defaults(),
+            save_config_callback=SaveConfigCallback,
+            save_config_kwargs={"overwrite": True},
+            seed_everything_default=False,
+            auto_configure_optimizers=False,
+            run=False,
+            args=argv,
+        )
+        check_run(cli.model, cli.datamodule, cli.config["resume"])
+        cli.trainer.fit(cli.model, datamodule=cli.datamodule, ckpt_path=cli.config["resume"], weights_only=True)
+    except (ValueError, TypeError, ArithmeticError, OSError) as error:
+        print(f"train: {error}", file=sys.stderr)
+        raise SystemExit(2) from error
+    model = cli.model
+    assert isinstance(model, SoftUCBModule)
+    if cli.trainer.is_global_zero:
+        print(summary(model, run_folder(cli.trainer)))
+    return model

@@ -1,0 +1,1 @@
+"""Learning beta in plain torch, without Lightning."""

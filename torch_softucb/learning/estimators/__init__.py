@@ -1,0 +1,1 @@
+"""Gradient estimators of a policy's parameters, chosen by name."""

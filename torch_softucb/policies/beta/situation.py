@@ -1,0 +1,54 @@
+"""What a decision is about, in numbers: the inputs that a beta module may ask for."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from torch_softucb import functional as F
+from torch_softucb.functional.softmax import masked
+from torch_softucb.policies.decision import Estimate
+
+
+def _log(width: Tensor) -> Tensor:
+    return width.clamp(min=1e-6).log()
+
+
+def _middle(width: Tensor, mask: Tensor | None) -> Tensor:  # (*B, K) -> (*B,)
+    """The mean width of the allowed arms: a median would cost ten times the rest of the round."""
+    if mask is None:
+        return width.mean(-1)
+    return width.masked_fill(~mask, 0.0).sum(-1) / mask.sum(-1)
+
+
+def _arms(estimate: Estimate, mask: Tensor | None) -> Tensor:
+    like = estimate.mu_hat
+    if mask is None:
+        return torch.full((), like.shape[-1], dtype=like.dtype, device=like.device)
+    return mask.sum(-1).to(like.dtype)
+
+
+def _tally(estimate: Estimate) -> Tensor:
+    assert estimate.tally is not None
+    return estimate.tally
+
+
+_Look = Callable[[Estimate, Tensor | None], Tensor]
+
+_LOOKS: dict[str, _Look] = {
+    "seen": lambda e, _: e.seen,
+    "log_arms": lambda e, mask: _arms(e, mask).log(),
+    "log_dim": lambda e, _: torch.full((), math.log(e.root.shape[-1]), dtype=e.mu_hat.dtype, device=e.mu_hat.device),
+    "log_noise": lambda e, _: F.log_noise(_tally(e)[..., 0], _tally(e)[..., 1]),
+    "log_det": lambda e, _: _tally(e)[..., 2] / e.root.shape[-1],
+    "log_width_low": lambda e, mask: _log(-masked(-e.width, mask).amax(-1)),
+    "log_width_mid": lambda e, mask: _log(_middle(e.width, mask)),
+    "log_width_high": lambda e, mask: _log(masked(e.width, mask).amax(-1)),
+}
+
+SITUATION = tuple(_LOOKS)
+"""Observations so far; log K of the allowed arms; log d; log of the running residual noise; log det of V / alpha, over d;
+logs of the least, the mean and the largest width."""
+
+_FROM_TALLY = ("log_noise", "log_det")

@@ -1,0 +1,1 @@
+"""Play policies against problems: one engine, several backends."""
