@@ -12,7 +12,7 @@ from experiments.tables import Rows
 from experiments.worth.settings import Setting, play, soft
 from experiments.worth.study import GRID_ENDS, Budget, Lesson, Track, grid, learn
 from torch_softucb.learning.episode import Episode
-from torch_softucb.learning.estimators.score_function import BASELINES, REPLICATES, slopes
+from torch_softucb.learning.estimators.score_function import CONTROL_VARIATES, REPLICATES, slopes
 from torch_softucb.learning.estimators.score_function import play as play_several
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.problems import synthetic_problem
@@ -71,13 +71,13 @@ def bias(size: Size, track: Track) -> Rows:
     work = [(beta, coldness) for beta in BETAS for coldness in ("smooth", "current")]
     for beta, coldness in track(work, description="Bias and noise"):
         truth, error = _differences(beta, coldness, size)
-        found: dict[str, list[Tensor]] = {name: [] for name in (*BASELINES, "paper")}
+        found: dict[str, list[Tensor]] = {name: [] for name in (*CONTROL_VARIATES, "paper")}
         policy = SoftUCBPolicy(10, beta_init=beta, coldness=coldness)
         for episode in _chunks(size, 0):
             played = play_several(policy, episode, horizon=size.horizon, compile="native")
             best = episode.problem.best_mean[: size.chunk // REPLICATES]
-            for name in BASELINES:
-                found[name].append(slopes(played, baseline=name, best_mean=best).sum(0).mean(0))
+            for name in CONTROL_VARIATES:
+                found[name].append(slopes(played, control_variate=name, best_mean=best).sum(0).mean(0))
             found["paper"].append(played.scores["reward_slope"].sum(0).mean(0))
         means = {f"trajectory, {name}": _summary(parts) for name, parts in found.items() if name != "paper"}
         means |= {"paper (eta 0)": _summary(found["paper"]), "common random numbers": (truth, error)}

@@ -30,8 +30,8 @@ def test_every_config_trains_and_leaves_a_whole_run_folder(config, tmp_path, mon
     assert {"config", "checkpoints", "events"} <= names
     shown = capsys.readouterr().out
     assert f"beta {model.mean_beta:.3f} (Eq. 5's bound: {model.beta_bound:.2f})" in shown
-    for rival in ("LinUCB at Eq. 5's radius", "LinTS", "epsilon-greedy"):
-        assert rival in shown
+    for baseline in ("LinUCB at Eq. 5's radius", "LinTS", "epsilon-greedy"):
+        assert baseline in shown
     assert "Look: tensorboard --logdir" in shown
     assert yaml.safe_load((run / "config.yaml").read_text())["data"]["dim"] == 3
 

@@ -12,7 +12,7 @@ import torch_softucb
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "torch_softucb"
-LAYERS = ["checks", "atomic_io", "rng", "functional", "problems", "policies", "simulation", "learning"]
+LAYERS = ["errors", "checks", "atomic_io", "rng", "functional", "problems", "policies", "simulation", "learning"]
 LAYERS += ["recommend", "from_logs", "training", "cli"]
 
 

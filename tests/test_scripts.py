@@ -68,7 +68,7 @@ def test_the_readmes_recommender_runs_as_printed_and_is_short(tmp_path, monkeypa
     assert len([line for line in code.splitlines() if line.strip()]) <= 30
     names: dict = {}
     exec(code, names)
-    assert names["head"].policy.state.seen.sum() == 2
+    assert names["head"].policy.state.num_observations.sum() == 2
     names["log"].close()
     again = names["SoftUCBHead"](names["Towers"](), names["SoftUCBPolicy"](17), intercept=True, normalise=True)
     names["restart"](again, "decisions", "head.pt")

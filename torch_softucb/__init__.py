@@ -1,7 +1,7 @@
 """torch_softucb: linear bandits in PyTorch that learn how much to explore (Yang & Toni 2020)."""
 
 from torch_softucb import functional
-from torch_softucb.checks import NumericalError
+from torch_softucb.errors import NumericalError
 from torch_softucb.policies import (
     EXP3,
     BanditPolicy,

@@ -47,3 +47,8 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def unreadable_checkpoint(path: object, error: Exception) -> ValueError:
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return ValueError(f"checkpoint {path}: cannot be read, cut short or not a checkpoint ({first}); use another one")

@@ -5,7 +5,7 @@ from typing import Any
 
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 
-from torch_softucb.checks import check_seed_kept
+from torch_softucb.training._checks import check_seed_kept
 from torch_softucb.training.checkpoint import AtomicCheckpointIO
 from torch_softucb.training.data import BanditDataModule
 from torch_softucb.training.module import SoftUCBModule

@@ -172,13 +172,13 @@ def learn_online(
     simulation = Simulation(policy, problem, gradient=True, compile="native", **_generators(split))
     past = torch.zeros(count)
     regrets, betas = [], []
-    for seen in simulation.play(horizon, look=lambda t: False, stretch=1):
-        assert seen.gradient is not None
-        reward, penalty, _ = seen.gradient
+    for played in simulation.play(horizon, recorded=lambda t: False, stretch=1):
+        assert played.gradient is not None
+        reward, penalty, _ = played.gradient
         betas.append(policy.raw_beta.clone())
-        step = F.online_gradient(reward, past, penalty, t=seen.t + 1, horizon=horizon, eta=eta)
+        step = F.online_gradient(reward, past, penalty, t=played.t + 1, horizon=horizon, eta=eta)
         past = step.past
         policy.raw_beta.add_(step.gradient, alpha=LR_ONLINE)
         policy.project_()
-        regrets.append(seen.regret)
+        regrets.append(played.regret)
     return Online(torch.cat(regrets).cumsum(0), torch.stack(betas))

@@ -103,8 +103,8 @@ def _tuned(rows: Rows) -> str:
             ["policy", "setting", "regret", "standard error", "SoftUCB offline over it, 95%"],
             [_regret(row) for row in part],
         )
-        rivals = [row for row in part if not row["policy"].startswith("SoftUCB")]
-        best = rivals[0]
+        baselines = [row for row in part if not row["policy"].startswith("SoftUCB")]
+        best = baselines[0]
         sure = "ahead" if best["ratio_high"] < 1 else "behind" if best["ratio_low"] > 1 else "not to be told from it"
         lines.append(f"### {panel}\n{table}\n\nAgainst the best tuned rival, {best['policy']}, SoftUCB offline is {sure}.")
     return "\n\n".join(lines)

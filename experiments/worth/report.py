@@ -9,7 +9,7 @@ from typing import Any
 from experiments.paper.figures import plt, save_figure
 from experiments.paper.report import markdown_table
 from experiments.tables import Rows, having
-from experiments.worth.study import RIVALS, best_rows
+from experiments.worth.study import BASELINES, best_rows
 
 AIMS = {"Synthetic d = 10": 1.0, "Synthetic d = 20": 1.0, "Mixture": 0.9, "Jester": 0.9, "MovieLens": 0.9}
 _MARKS = "*oPXD^vs"
@@ -39,7 +39,7 @@ def report(tables: dict[str, Rows], *, command: str, scale: str) -> str:
 
 def learned(rows: Rows) -> Rows:
     """Contenders that have learned."""
-    return [row for row in rows if row["contender"] not in RIVALS and "best fixed" not in row["contender"]]
+    return [row for row in rows if row["contender"] not in BASELINES and "best fixed" not in row["contender"]]
 
 
 SHOWN = (

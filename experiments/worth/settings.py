@@ -55,7 +55,7 @@ def _mixture(split: str, part: int, count: int, horizon: int) -> Episode:
 
 def _drifting(split: str, part: int, count: int, horizon: int) -> Episode:
     generator = torch.Generator().manual_seed(_seed(split, part, 0))
-    problem = synthetic_problem(num_problems=count, dim=10, turn=0.003, generator=generator)
+    problem = synthetic_problem(num_problems=count, dim=10, drift_rate=0.003, generator=generator)
     return Episode(problem, _seed(split, part, 1), _seed(split, part, 2), horizon, discount=0.98)
 
 

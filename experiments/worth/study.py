@@ -21,7 +21,7 @@ from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.policies.beta.schedule import ScheduleBeta
 
 Track = Callable[..., Iterable[Any]]
-RIVALS = {"LinUCB": (lin_ucb, 0.03, 4.0), "LinTS": (lin_ts, 0.01, 2.0)}  # maker, ends of the grid
+BASELINES = {"LinUCB": (lin_ucb, 0.03, 4.0), "LinTS": (lin_ts, 0.01, 2.0)}  # maker, ends of the grid
 GRID_ENDS = (0.03, 4.0)
 PRETRAINED = "pretrained"
 
@@ -146,7 +146,7 @@ def worth(setting: Setting, budget: Budget, track: Track) -> tuple[Rows, Rows]:
 def _grids(setting: Setting, budget: Budget, curves: Rows, track: Track) -> dict[str, Any]:
     """Everybody's best of a grid on the tuning problems, played on the test problems; SoftUCB's curve over beta."""
     found: dict[str, Any] = {}
-    for name, (make, low, high) in {"SoftUCB, best fixed beta": (soft, *GRID_ENDS), **RIVALS}.items():
+    for name, (make, low, high) in {"SoftUCB, best fixed beta": (soft, *GRID_ENDS), **BASELINES}.items():
         tuned = []
         for value in track(grid(low, high, budget.points), description=f"{setting.title}: {name}"):
             regret = play(make(value), setting.games("tune", budget.tune, budget.horizon)).regret
@@ -159,8 +159,8 @@ def _grids(setting: Setting, budget: Budget, curves: Rows, track: Track) -> dict
 
 
 def _row(setting: Setting, name: str, value: float | None, regret: Any, tested: dict[str, Any]) -> dict[str, Any]:
-    rival = min(RIVALS, key=lambda name: float(tested[name][1].mean()))
-    times, _, most = ratio(regret, tested[rival][1])
+    baseline = min(BASELINES, key=lambda name: float(tested[name][1].mean()))
+    times, _, most = ratio(regret, tested[baseline][1])
     over_best, _, over_most = ratio(regret, tested["SoftUCB, best fixed beta"][1])
     return {
         "setting": setting.title,
@@ -168,7 +168,7 @@ def _row(setting: Setting, name: str, value: float | None, regret: Any, tested: 
         "value": "" if value is None else value,
         "regret": float(regret.mean()),
         "error": float(regret.std() / len(regret) ** 0.5),
-        "rival": rival,
+        "rival": baseline,
         "ratio": times,
         "ratio_band": most - times,
         "over_best_beta": over_best,

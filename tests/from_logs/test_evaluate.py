@@ -5,7 +5,7 @@ import torch
 
 from torch_softucb import EpsilonGreedy, SoftUCBPolicy, synthetic_problem
 from torch_softucb import functional as F
-from torch_softucb.checks import check_dense_ids
+from torch_softucb.from_logs._checks import check_dense_ids
 from torch_softucb.from_logs.evaluate import log_probs, split_log, value_on_log, warm_start
 from torch_softucb.from_logs.posterior import fit_posterior
 from torch_softucb.from_logs.simulate import logged_regret, mean_interval
@@ -109,7 +109,7 @@ def test_several_bandits_are_judged_by_their_own_statistics(seeded):
     earlier, later = split_log(log)
     policy = SoftUCBPolicy(4, beta_init=0.4, dtype=D)
     warm_start(policy, earlier, num_bandits=3)
-    assert policy.state.seen.tolist() == [150, 150, 0]
+    assert policy.state.num_observations.tolist() == [150, 150, 0]
     offered = fit_posterior(log).offered
     offered = offered._replace(rows=offered.rows[300:], arm=offered.arm[300:])
     probs = log_probs(policy, later, offered)

@@ -13,7 +13,7 @@ def test_several_users(seeded):
     log, _ = _random(900, 5, 3, seeded, bandits=4)
     steps = []
     found = learn_from_log(log, **TINY, progress=lambda stage, total: steps.append((stage, total)))
-    assert found.policy.state.seen.tolist() == torch.bincount(log.bandit).tolist()
+    assert found.policy.state.num_observations.tolist() == torch.bincount(log.bandit).tolist()
     assert [*found.logged] == ["all decisions"]
     assert found.value.logged.effective_sample_size == 450
     assert steps.count(("Learning beta", 3)) == 3

@@ -44,7 +44,7 @@ def test_demo(script, tmp_path, capsys):
     assert (tmp_path / "regret.png").stat().st_size > 10_000
     policy = load_policy(tmp_path / "policy.safetensors")
     assert float(policy.beta.detach()) == pytest.approx(found.betas[-1])
-    assert policy.state.seen == 600
+    assert policy.state.num_observations == 600
     with pytest.raises(SystemExit, match="2"):
         script.main(["--demo", "--out", str(tmp_path)])
     assert "is there already; remove it" in capsys.readouterr().err

@@ -27,7 +27,7 @@ def test_leave_one_out_by_loops(shape, seeded):
 def test_the_fit_is_least_squares_of_the_other_half(seeded):
     g = seeded(0)
     state, target = torch.randn(3, 2, 40, 2, dtype=D, generator=g), torch.randn(3, 2, 40, dtype=D, generator=g)
-    got = F.foretold(state, target)
+    got = F.linear_prediction(state, target)
     for t in range(3):
         x, y = state[t, :, 1::2].reshape(-1, 2), target[t, :, 1::2].reshape(-1)
         weights = torch.linalg.lstsq(x, y.unsqueeze(-1)).solution
@@ -37,8 +37,8 @@ def test_the_fit_is_least_squares_of_the_other_half(seeded):
 def test_a_problem_has_no_part_in_what_is_foretold_of_it(seeded):
     g = seeded(0)
     state, target = torch.randn(3, 2, 8, 2, dtype=D, generator=g), torch.randn(3, 2, 8, dtype=D, generator=g)
-    before = F.foretold(state, target)
+    before = F.linear_prediction(state, target)
     target[:, :, 4] += 100
-    after = F.foretold(state, target)
+    after = F.linear_prediction(state, target)
     assert torch.equal(before[:, :, 0::2], after[:, :, 0::2])
     assert not torch.equal(before[:, :, 1::2], after[:, :, 1::2])

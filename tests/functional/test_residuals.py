@@ -43,7 +43,7 @@ def test_noise_is_found(seeded):
     x = torch.randn(2000, 5, dtype=D, generator=g)
     y = x @ torch.ones(5, dtype=D) + 0.3 * torch.randn(2000, dtype=D, generator=g)
     root, b = _ridge(x, y, 1.0)
-    count, squares = F.tallied(y)
+    count, squares = F.reward_sums(y)
     found = F.log_noise(count, F.residual_sum(squares, root, b))
     assert abs(float(found) - math.log(0.3)) < 0.06
     assert F.log_noise(torch.zeros(3), torch.zeros(3)).tolist() == [0.0] * 3

@@ -23,7 +23,7 @@ def test_root_squared_is_the_inverse(batch):
     _, V, _ = _history(0, 6, 9, 0.3, batch)
     root = F.ridge_root(V)
     torch.testing.assert_close(root @ root.mT, torch.linalg.inv(V), atol=1e-12, rtol=1e-10)
-    assert (F.ridge_drift(V, root) < 1e-12).all()
+    assert (F.ridge_cache_error(V, root) < 1e-12).all()
 
 
 @settings(max_examples=200)
@@ -33,7 +33,7 @@ def test_rank_one_update_equals_a_fresh_root(seed, dim, alpha, scale):
     _, V, g = _history(seed, dim, 4, alpha)
     new = torch.randn(dim, generator=g, dtype=torch.double) * scale
     root = F.ridge_root_update(F.ridge_root(V), new)
-    assert F.ridge_drift(V + torch.outer(new, new), root) < 1e-9
+    assert F.ridge_cache_error(V + torch.outer(new, new), root) < 1e-9
 
 
 @settings(max_examples=200)
@@ -94,7 +94,7 @@ def test_where_short_is_enough_widths_are_within_1e_4(spread, seeded):
     eigenvalues = torch.logspace(0, 2 * math.log10(spread), 16, dtype=torch.double)
     V = axes @ eigenvalues.diag() @ axes.mT
     root, b = F.ridge_root(V), torch.zeros(16, dtype=torch.double)
-    enough = F.short_is_enough(V, root, torch.float32)
+    enough = F.low_precision_suffices(V, root, torch.float32)
     assert enough == (spread < 1e3)
     arms = torch.cat([axes.mT, torch.randn(500, 16, dtype=torch.double, generator=g)]).float()
     exact = torch.linalg.vector_norm(arms.double() @ root, dim=-1)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from torch_softucb import functional as F
-from torch_softucb.functional.softmax import coldness_unchecked, max_index, smooth_coldness_unchecked
+from torch_softucb.functional.softmax import _coldness, _smooth_coldness, max_index
 
 D = torch.double
 
@@ -61,9 +61,9 @@ def test_probabilities_move_with_delta_as_autograd_says(smoothing, masked, seede
     logit = torch.full((), 2.0, dtype=D, requires_grad=True)
     delta = torch.sigmoid(logit)
     if smoothing is None:
-        gamma = coldness_unchecked(index, delta, mask, max_index(index, mask))
+        gamma = _coldness(index, delta, mask, max_index(index, mask))
     else:
-        gamma = smooth_coldness_unchecked(index, delta, smoothing, mask, max_index(index, mask))
+        gamma = _smooth_coldness(index, delta, smoothing, mask, max_index(index, mask))
     for i in range(40):
         slope = torch.autograd.grad(gamma[i], logit, retain_graph=True)[0] * index[i]
         got = F.delta_slope(index, delta=float(delta), smoothing=smoothing, mask=mask)[i]

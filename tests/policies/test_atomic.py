@@ -10,11 +10,11 @@ from tests.policies.cases import POLICIES
 class _FailAt(TorchDispatchMode):
     def __init__(self, position):
         super().__init__()
-        self.position, self.seen = position, 0
+        self.position, self.count = position, 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.seen += 1
-        if self.seen - 1 == self.position:
+        self.count += 1
+        if self.count - 1 == self.position:
             raise MemoryError(f"operation {self.position}: {func}")
         return func(*args, **(kwargs or {}))
 

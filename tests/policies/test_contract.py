@@ -150,7 +150,7 @@ def test_many_observations_at_once_equal_single_ones_in_any_order(name):
     for t in torch.randperm(20, generator=g).tolist():
         single.update(x[:, t], reward[:, t])
     _same(many(arms), single(arms))
-    assert many.state.seen.tolist() == [20, 20, 20]
+    assert many.state.num_observations.tolist() == [20, 20, 20]
 
 
 def test_one_bandit_many_requests(name):
@@ -168,7 +168,7 @@ def test_one_bandit_many_requests(name):
     for i in range(2):
         for j in range(5):
             other.update(x[i, j], reward[i, j])
-    assert policy.state.seen == 10
+    assert policy.state.num_observations == 10
     whole = policy(requests)
     for i in range(2):
         torch.testing.assert_close(whole.index[i, 3], other(requests[i, 3]).index, atol=1e-10, rtol=0)
@@ -187,7 +187,7 @@ def test_rows_by_bandit_id_with_repeats(name):
     for i in range(5):
         other.update(x[i : i + 1], reward[i : i + 1], bandit=ids[i : i + 1])
     torch.testing.assert_close(policy.state.V, other.state.V, atol=1e-12, rtol=0)
-    assert policy.state.seen.tolist() == [1, 0, 0, 1, 0, 3, 0]
+    assert policy.state.num_observations.tolist() == [1, 0, 0, 1, 0, 3, 0]
     arms = torch.randn(K, DIM, generator=g).double()
     _same(policy(arms, bandit=ids), other(arms, bandit=ids))
     whole = policy(arms)
@@ -195,7 +195,7 @@ def test_rows_by_bandit_id_with_repeats(name):
     own = torch.randn(5, K, DIM, generator=g).double()
     assert policy(own, bandit=ids).index.shape == (5, K)
     policy.update(own[:, :3], torch.randn(5, 3, generator=g).double(), bandit=ids)
-    assert policy.state.seen.tolist() == [4, 0, 0, 4, 0, 12, 0]
+    assert policy.state.num_observations.tolist() == [4, 0, 0, 4, 0, 12, 0]
 
 
 def test_state_dict_deepcopy_and_to(make):

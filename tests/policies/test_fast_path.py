@@ -34,7 +34,7 @@ def test_statistics_agree_with_a_batch_of_one(name, seeded):
     policy = POLICIES[name](4, ridge_alpha=0.3, refresh_every=7, dtype=torch.double)
     for _, _, twin in _play(policy, seeded):
         torch.testing.assert_close(policy.statistics, twin.statistics[0], atol=1e-10, rtol=0)
-    assert policy.state.seen == 30
+    assert policy.state.num_observations == 30
 
 
 @pytest.mark.parametrize("dtype", [torch.double, torch.float32])

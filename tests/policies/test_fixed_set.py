@@ -35,15 +35,15 @@ def _history(policy, seeded, rounds=40):
     g = seeded(0)
     arms = torch.nn.functional.normalize(torch.randn(K, D, dtype=torch.double, generator=g), dim=-1)
     theta = torch.randn(D, dtype=torch.double, generator=g)
-    seen = []
+    history = []
     with torch.no_grad():
         for _ in range(rounds):
             decision = policy(arms)
             arm = torch.randint(0, K - 1, (), generator=g)  # the last arm is never played
             reward = arms[arm] @ theta + 0.5 * torch.randn((), dtype=torch.double, generator=g)
             policy.update(arms[arm], reward, decision=decision, arm=arm)
-            seen.append((int(arm), reward.item()))
-    return arms, seen
+            history.append((int(arm), reward.item()))
+    return arms, history
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -116,9 +116,9 @@ def test_state_dict_brings_the_memory(name, seeded):
 
 def test_exp3_is_the_sources_rule_by_loops(seeded):
     policy = EXP3(D, K, exploration=0.2, reward_low=-2.0, reward_high=3.0, dtype=torch.double)
-    arms, seen = _history(policy, seeded)
+    arms, history = _history(policy, seeded)
     w = [1.0] * K
-    for arm, reward in seen:
+    for arm, reward in history:
         p = 0.8 * w[arm] / sum(w) + 0.2 / K
         w[arm] *= math.exp(0.2 * (reward + 2) / 5 / p / K)
     with torch.no_grad():
@@ -155,24 +155,24 @@ def _assert_same_distribution(policy, arms, literal, seeded, slack=0.0):
 
 def test_lin_phe_draws_as_perturbing_every_reward_does(seeded):
     policy = LinPHE(D, K, perturbation=2, reward_low=-1.0, reward_high=1.0, dtype=torch.double)
-    arms, seen = _history(policy, seeded)
+    arms, history = _history(policy, seeded)
     x, random = arms.numpy(), np.random.default_rng(0)
-    rows = [arm for arm, _ in seen]
+    rows = [arm for arm, _ in history]
     literal = []
     for _ in range(4000):
-        coins = random.choice([-1.0, 1.0], size=(len(seen), 2)).sum(1)
-        _, b = _fit(x, rows, [1.0] * len(seen), [y + c for (_, y), c in zip(seen, coins, strict=True)])
-        V, _ = _fit(x, rows, [3.0] * len(seen), [0.0] * len(seen), alpha=3.0)
+        coins = random.choice([-1.0, 1.0], size=(len(history), 2)).sum(1)
+        _, b = _fit(x, rows, [1.0] * len(history), [y + c for (_, y), c in zip(history, coins, strict=True)])
+        V, _ = _fit(x, rows, [3.0] * len(history), [0.0] * len(history), alpha=3.0)
         literal.append(x @ np.linalg.solve(V, b))
     _assert_same_distribution(policy, arms, np.array(literal), seeded)
 
 
 def test_lin_giro_draws_as_resampling_every_arms_list_does(seeded):
     policy = LinGiro(D, K, pseudo=1, reward_low=-1.0, reward_high=1.0, dtype=torch.double)
-    arms, seen = _history(policy, seeded)
+    arms, history = _history(policy, seeded)
     x, random = arms.numpy(), np.random.default_rng(0)
-    lists = {k: [v for arm, y in seen if arm == k for v in (y, -1.0, 1.0)] for k in range(K)}
-    V, _ = _fit(x, [arm for arm, _ in seen], [3.0] * len(seen), [0.0] * len(seen), alpha=3.0)
+    lists = {k: [v for arm, y in history if arm == k for v in (y, -1.0, 1.0)] for k in range(K)}
+    V, _ = _fit(x, [arm for arm, _ in history], [3.0] * len(history), [0.0] * len(history), alpha=3.0)
     literal = []
     for _ in range(4000):
         b = sum(x[k] * random.choice(values, size=len(values)).sum() for k, values in lists.items() if values)
@@ -195,12 +195,12 @@ def test_the_first_rounds_span_the_features(name, seeded):
 def test_bootstrap_thompson_draws_as_weighting_every_observation_does(seeded):
     """Normal sums against Poisson weights on the raw history of 400 rounds: they agree as sums of many do."""
     policy = BootstrapThompson(D, K, prior_std=0.7, dtype=torch.double)
-    arms, seen = _history(policy, seeded, 400)
+    arms, history = _history(policy, seeded, 400)
     x, random = arms.numpy(), np.random.default_rng(0)
-    rows, rewards = np.array([arm for arm, _ in seen]), np.array([y for _, y in seen])
+    rows, rewards = np.array([arm for arm, _ in history]), np.array([y for _, y in history])
     literal = []
     for _ in range(4000):
-        w = random.poisson(1.0, len(seen))
+        w = random.poisson(1.0, len(history))
         V = np.eye(D) + (x[rows] * w[:, None]).T @ x[rows]
         b = x[rows].T @ (w * rewards) + 0.7 * random.normal(size=D)
         literal.append(x @ np.linalg.solve(V, b))
@@ -209,17 +209,17 @@ def test_bootstrap_thompson_draws_as_weighting_every_observation_does(seeded):
 
 def test_bootstrapped_ucb_has_the_multiplier_bootstraps_deviation(seeded):
     policy = BootstrappedUCB(D, K, split=0.1, subgaussian_r=0.5, dtype=torch.double)
-    arms, seen = _history(policy, seeded)
+    arms, history = _history(policy, seeded)
     x, random = arms.numpy(), np.random.default_rng(0)
-    V, b = _fit(x, [arm for arm, _ in seen], [1.0] * len(seen), [y for _, y in seen])
+    V, b = _fit(x, [arm for arm, _ in history], [1.0] * len(history), [y for _, y in history])
     theta = np.linalg.solve(V, b)
-    scores = np.array([(y - x[arm] @ theta) * x[arm] for arm, y in seen])
-    literal = random.normal(size=(20_000, len(seen))) @ scores @ np.linalg.inv(V) @ x.T
+    scores = np.array([(y - x[arm] @ theta) * x[arm] for arm, y in history])
+    literal = random.normal(size=(20_000, len(history))) @ scores @ np.linalg.inv(V) @ x.T
     with torch.no_grad():
         decision = policy(arms)
         deviation = policy.deviation(policy._estimate("", arms, None)).numpy()
     np.testing.assert_allclose(deviation, literal.std(0), rtol=0.03)
-    fail = 1 / (1 + len(seen) + 1)
+    fail = 1 / (1 + len(history) + 1)
     width = np.sqrt(np.einsum("kd,de,ke->k", x, np.linalg.inv(V), x))
     quantile = np.quantile(literal, 1 - fail * 0.9, axis=0)
     correction = 0.5 * width**2 * math.sqrt(2 * math.log(1 / fail) * math.log(2 / fail / 0.1))

@@ -39,14 +39,14 @@ def test_a_million_updates_in_float32(case):
     """20,000 single observations, then batches of 1,000 up to a million; the oracle adds them in 80-bit numbers."""
     scales, alpha, rotated = CASES[case]
     rng = np.random.default_rng(0)
-    turn = np.linalg.qr(rng.normal(size=(DIM, DIM)))[0] if rotated else np.eye(DIM)
+    rotation = np.linalg.qr(rng.normal(size=(DIM, DIM)))[0] if rotated else np.eye(DIM)
     theta = rng.normal(size=DIM)
     policy = SoftUCBPolicy(DIM, ridge_alpha=alpha)
     V, b = np.eye(DIM, dtype=np.longdouble) * np.longdouble(alpha), np.zeros(DIM, dtype=np.longdouble)
 
     def batch(n):
         nonlocal V, b
-        x = ((rng.normal(size=(n, DIM)) * scales) @ turn).astype(np.float32)
+        x = ((rng.normal(size=(n, DIM)) * scales) @ rotation).astype(np.float32)
         y = (x @ theta + rng.normal(size=n)).astype(np.float32)
         wide = x.astype(np.longdouble)
         V, b = V + wide.T @ wide, b + wide.T @ y.astype(np.longdouble)
@@ -55,21 +55,21 @@ def test_a_million_updates_in_float32(case):
     x, y = batch(20_000)
     for i in range(20_000):
         policy.update(x[i], y[i])
-    assert policy.drift() < 1e-6
+    assert policy.cache_error() < 1e-6
     for _ in range(980):
         policy.update(*batch(1000))
     x, y = batch(500)  # leave it with a cache that rank-one updates made
     for i in range(500):
         policy.update(x[i], y[i])
-    assert policy.state.seen == 1_000_500
-    arms = ((rng.normal(size=(50, DIM)) * scales) @ turn).astype(np.float32)
+    assert policy.state.num_observations == 1_000_500
+    arms = ((rng.normal(size=(50, DIM)) * scales) @ rotation).astype(np.float32)
     width_sq, mean, size = _oracle(V, b, arms)
     mu_hat, width, *_ = policy._estimate("test", torch.from_numpy(arms), None)
     got = width.detach().double().square().numpy()
     assert (got >= 0).all()
     assert np.abs(got / width_sq - 1).max() < 1e-5
     assert np.abs(mu_hat.double().numpy() - mean).max() < 1e-5 * size
-    assert policy.drift() < 1e-6
+    assert policy.cache_error() < 1e-6
 
 
 @pytest.mark.parametrize("path", ["single", "many", "rows"])
@@ -79,7 +79,7 @@ def test_a_disturbed_cache_raises_no_later_than_the_next_refresh(path):
     for _ in range(60):
         policy.update(torch.randn(3, 4), torch.randn(3))
     unpack(policy.statistics, 4).root[1].mul_(1 + 1e-3)
-    assert policy.drift()[1] > 1e-4
+    assert policy.cache_error()[1] > 1e-4
     before = policy.statistics.clone()
 
     def some_more():
@@ -96,7 +96,7 @@ def test_a_disturbed_cache_raises_no_later_than_the_next_refresh(path):
         some_more()
     assert policy.statistics.equal(before)
     policy.refresh()
-    assert policy.drift().max() < 1e-12
+    assert policy.cache_error().max() < 1e-12
     policy.update(torch.randn(3, 4), torch.randn(3))
 
 
@@ -120,7 +120,7 @@ def test_many_requests_in_float32_are_as_exact_as_few(scale, seeded):
     policy, exact = SoftUCBPolicy(16), SoftUCBPolicy(16, dtype=torch.double)
     policy.update(x, x[:, 0])
     exact.update(x.double(), x[:, 0].double())
-    assert F.short_is_enough(policy.state.V, policy.state.root, torch.float32) == (scale == 1.0)
+    assert F.low_precision_suffices(policy.state.V, policy.state.root, torch.float32) == (scale == 1.0)
     arms = torch.cat([x[:1000], torch.randn(1000, 16, generator=g)]).view(4, 500, 16)
     for context in (torch.no_grad(), torch.enable_grad()):
         with context:

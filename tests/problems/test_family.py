@@ -16,10 +16,10 @@ def test_members_lie_within_the_family_and_depend_on_their_seed():
     assert {member.dim for member in members} == {2, 3, 4, 5}
     assert {member.num_arms for member in members} == {4, 5, 6, 7, 8}
     assert all(10 <= member.horizon <= 30 for member in members)
-    drifting = [member for member in members if member.turn > 0]
+    drifting = [member for member in members if member.drift_rate > 0]
     assert 60 <= len(drifting) <= 140  # a half, within 5.7 standard deviations
-    assert all(0.001 <= member.turn <= 0.01 and 0.98 <= member.discount <= 0.995 for member in drifting)
-    assert all(member.discount == 1.0 for member in members if not member.turn)
+    assert all(0.001 <= member.drift_rate <= 0.01 and 0.98 <= member.discount <= 0.995 for member in drifting)
+    assert all(member.discount == 1.0 for member in members if not member.drift_rate)
     assert SMALL.member(seed=3) == members[3]
 
 

@@ -39,7 +39,7 @@ def test_any_order_and_batching_gives_the_same_state(users, seeded):
         state = ours.policy.state
         ends.append(torch.cat([state.V.flatten(), state.b.flatten(), (state.root @ state.root.mT).flatten()]))
         worst = max(worst, float((ends[-1] - ends[0]).abs().max()))
-        assert state.seen.sum() == 10_000
+        assert state.num_observations.sum() == 10_000
     print(f"20 orders: states within {worst:.1e}")
     assert worst < 1e-9
 
@@ -53,7 +53,7 @@ def test_feedback_may_never_come_or_come_twice():
         with pytest.raises(ValueError, match="was answered or dropped before"):
             ours.feedback(again, torch.ones(1))
     assert ours.feedback(served.id, torch.ones(4), on_repeat="ignore") == 1
-    assert ours.policy.state.seen == 3
+    assert ours.policy.state.num_observations == 3
 
 
 def test_rows_of_closed_decisions_are_used_again():
@@ -207,5 +207,5 @@ def test_a_batch_for_100_000_users_updates_only_its_rows(seeded):
     ours = SoftUCBHead(Towers(4, users=100_000, dtype=torch.float32), policy)
     user = torch.randint(100_000, (1024,), generator=seeded(0))
     ours.feedback(ours.serve(ours(user, torch.randint(50, (1024, 5)), bandit=user)).id, torch.ones(1024))
-    touched = policy.state.seen > 0
+    touched = policy.state.num_observations > 0
     assert touched.nonzero().squeeze(-1).equal(user.unique())

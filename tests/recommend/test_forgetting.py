@@ -23,7 +23,7 @@ def test_v_never_loses_its_ridge(dtype):
             smallest = min(smallest, float(torch.linalg.eigvalsh(policy.state.V)[0]))
     print(f"{dtype}: smallest eigenvalue {smallest / alpha:.4f} alpha")
     assert smallest >= 0.99 * alpha
-    assert policy.drift() < 1e-10
+    assert policy.cache_error() < 1e-10
 
 
 @pytest.mark.parametrize("ids", [None, [1, 3], [3, 1, 3, 3], [3] * 9])
@@ -59,7 +59,7 @@ def test_a_discount_out_of_range_changes_nothing():
     for discount in (0.0, 1.1, -1.0, float("nan")):
         with pytest.raises(ValueError, match=r"discount must be in \(0, 1\]"):
             policy.update(torch.ones(2), torch.tensor(1.0), discount=discount)
-    assert policy.state.seen == 0
+    assert policy.state.num_observations == 0
 
 
 @pytest.mark.parametrize("make", [lambda: SoftUCBPolicy(4, beta_init=0.6), lambda: LinUCB(4, beta=0.6)])

@@ -46,7 +46,7 @@ def test_any_feature_policy_serves_and_learns(policy):
     assert served.id.shape == served.arm.shape == (8, 3)
     assert (served.propensity is None) == isinstance(policy, LinTS)
     assert ours.feedback(served.id, torch.randn(8, 3)) == 24
-    assert policy.state.seen == 24
+    assert policy.state.num_observations == 24
 
 
 def test_each_user_has_statistics_of_its_own():
@@ -54,8 +54,8 @@ def test_each_user_has_statistics_of_its_own():
     items = torch.arange(15).view(3, 5)
     served = ours.serve(ours(user, items, bandit=user))
     ours.feedback(served.id, torch.ones(3, dtype=D))
-    seen = ours.policy.state.seen
-    assert (seen[3], seen[7], seen.sum()) == (2, 1, 3)
+    num_observations = ours.policy.state.num_observations
+    assert (num_observations[3], num_observations[7], num_observations.sum()) == (2, 1, 3)
 
 
 def test_draws_depend_on_seed_and_id_alone():
@@ -324,7 +324,7 @@ def test_inference_mode_leaves_the_head_as_it_was():
     ours.feedback(served.id[2:], torch.ones(2, dtype=D))
     ours.serve(ours(features))
     ours.load_state_dict(ours.state_dict())
-    assert ours.policy.state.seen == 4
+    assert ours.policy.state.num_observations == 4
 
 
 def test_ids_are_never_given_twice():
@@ -377,7 +377,7 @@ def test_numbers_that_overflow_are_refused():
     for x, y in ((torch.full((2,), 1e3, dtype=D), 1e307), (torch.full((3, 2), 1e200, dtype=D), torch.ones(3, dtype=D))):
         with pytest.raises(NumericalError, match=r"overflow|not positive definite"):
             policy.update(x, torch.as_tensor(y, dtype=D))
-    assert policy.state.seen == 0
+    assert policy.state.num_observations == 0
 
 
 def test_state_goes_through_a_new_process(tmp_path):

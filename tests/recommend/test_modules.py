@@ -23,8 +23,8 @@ def test_served_logged_and_restarted(name, tmp_path):
     ours, again = _heads(name)
     g = torch.Generator().manual_seed(1)
     with DecisionLog(tmp_path) as log:
-        for turn in range(6):
-            user, items = requests(8, 5, seed=turn)
+        for drift_rate in range(6):
+            user, items = requests(8, 5, seed=drift_rate)
             with torch.no_grad():
                 served = ours.serve(ours(user, items, bandit=user))
             log.decisions(served, candidates=items)

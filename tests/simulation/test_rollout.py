@@ -261,7 +261,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 def test_regret_and_rewards_of_drifting_problems_by_hand(compile, seeded):
     """Each round's regret against the best arm of that round; rewards without noise are that round's means."""
     problem = synthetic_problem(
-        num_problems=6, num_arms=5, dim=3, turn=0.2, noise_std=0.0, dtype=torch.double, generator=seeded(0)
+        num_problems=6, num_arms=5, dim=3, drift_rate=0.2, noise_std=0.0, dtype=torch.double, generator=seeded(0)
     )
     mask = torch.ones(6, 5, dtype=torch.bool)
     mask[:, 0] = False
@@ -295,14 +295,14 @@ def test_play_goes_on_from_a_saved_state(compile, discount, seeded):
     """With a tally, drift and forgetting; the saved state can be loaded again: play does not write into it."""
     if compile and find_compiler() is None:
         pytest.skip("needs a C++ compiler")
-    problem = synthetic_problem(num_problems=6, num_arms=5, dim=3, turn=0.1, generator=seeded(0))
+    problem = synthetic_problem(num_problems=6, num_arms=5, dim=3, drift_rate=0.1, generator=seeded(0))
     policy = SoftUCBPolicy(3, beta_init=SituationBeta.pretrained(horizon=20), coldness="lagged")
 
     def opened(seed):
         return Simulation(policy, problem, generator=seeded(seed), discount=discount, compile=compile)
 
     def regret(simulation, rounds):
-        return torch.cat([play.regret.clone() for play in simulation.play(rounds, look=lambda t: False)])
+        return torch.cat([play.regret.clone() for play in simulation.play(rounds, recorded=lambda t: False)])
 
     whole, begun = regret(opened(1), 20), opened(1)
     regret(begun, 9)
@@ -318,7 +318,7 @@ def test_play_goes_on_from_a_saved_state(compile, discount, seeded):
 def test_one_drifting_problem_plays_as_it_does_in_company_and_is_left_as_it_was(single, compile, seeded):
     if compile and find_compiler() is None:
         pytest.skip("needs a C++ compiler")
-    two = synthetic_problem(num_problems=2, num_arms=6, dim=3, turn=0.05, dtype=torch.double, generator=seeded(0))
+    two = synthetic_problem(num_problems=2, num_arms=6, dim=3, drift_rate=0.05, dtype=torch.double, generator=seeded(0))
     one = two[0] if single else two[:1]
     before, policy = one.means.clone(), SoftUCBPolicy(3, dtype=torch.double)
     kind = {"horizon": 20, "compile": compile}

@@ -163,7 +163,9 @@ def test_eta_is_a_number_or_auto():
 
 def test_validation_forgets_as_training_does():
     model = SoftUCBOffline(dim=3, horizon=12)
-    problem = synthetic_problem(num_problems=16, num_arms=4, dim=3, turn=0.2, generator=torch.Generator().manual_seed(0))
+    problem = synthetic_problem(
+        num_problems=16, num_arms=4, dim=3, drift_rate=0.2, generator=torch.Generator().manual_seed(0)
+    )
     episode = Episode(problem, 1, 2, discount=0.8)
     own = episode.play(model.frozen_policy(), horizon=12).cumulative_regret
     assert torch.equal(model.evaluate(episode)["soft_ucb"], own)

@@ -43,7 +43,7 @@ for _ in range(5):
     model(torch.randn(4, 3)).log_prob(torch.tensor(0)).backward()
     model.module.update(torch.randn(2, 3), torch.randn(2))
 model(torch.randn(4, 3))
-print(int(model.module.state.seen), float(model.module.state.V.sum()), float(model.module.raw_beta.grad))
+print(int(model.module.state.num_observations), float(model.module.state.V.sum()), float(model.module.raw_beta.grad))
 dist.destroy_process_group()
 """
 

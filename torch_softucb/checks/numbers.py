@@ -1,12 +1,8 @@
-"""Numbers and choices."""
+"""Checks of numbers and choices."""
 
 import math
 from collections.abc import Collection
 from typing import Any
-
-
-class NumericalError(ArithmeticError):
-    """Numbers that cannot be right (a cache off the truth, NaN in an estimate): never repaired in silence."""
 
 
 def check_number(

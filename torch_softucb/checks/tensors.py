@@ -1,12 +1,10 @@
-"""Tensors: dtype, shape, values."""
+"""Checks of tensors: dtype, shape, values."""
 
 import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-
-from torch_softucb.checks.numbers import check_integer
 
 
 def values_readable(tensor: Tensor) -> bool:
@@ -95,31 +93,6 @@ def check_not_negative(where: str, name: str, tensor: Tensor) -> None:
         raise ValueError(f"{where}: {name} must be at least 0, got {float(tensor.min())}")
 
 
-def check_positive(where: str, name: str, tensor: Tensor) -> None:
-    check_finite(where, name, tensor)
-    if tensor.numel() and bool((tensor <= 0).any()):
-        raise ValueError(f"{where}: {name} must be above 0, got {float(tensor.min())}")
-
-
 def check_same_dtype(where: str, name: str, tensor: Tensor, other: str, dtype: torch.dtype) -> None:
     if tensor.dtype != dtype:
         raise TypeError(f"{where}: {name} must have {other} dtype {dtype}, got {tensor.dtype}; use {name}.to({dtype})")
-
-
-def check_has_rows(where: str, batch: torch.Size) -> None:
-    if not batch:
-        raise IndexError(f"{where}: a single problem has no rows to choose from; use it as it is, or .repeat(count)")
-
-
-def check_batch_shape(where: str, batch_shape: object) -> None:
-    if not isinstance(batch_shape, (tuple, list)):
-        raise TypeError(f"{where}: batch_shape must be a tuple of sizes, as (1024,) or (), got {batch_shape!r}")
-    for size in batch_shape:
-        check_integer(where, "batch_shape", size, low=1)
-
-
-def check_ids(where: str, ids: object, batch: torch.Size) -> None:
-    if not isinstance(ids, Tensor) or ids.dtype != torch.int64:
-        got = f"dtype {ids.dtype}" if isinstance(ids, Tensor) else type(ids).__name__
-        raise TypeError(f"{where}: ids must be an int64 tensor, got {got}")
-    check_shape(where, "ids", ids.shape, ids.shape == batch, str(tuple(batch)))

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_chosen, check_integer
+from torch_softucb.checks import check_integer
+from torch_softucb.from_logs._checks import check_chosen
 from torch_softucb.recommend import LoggedDecisions
 
 

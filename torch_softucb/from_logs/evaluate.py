@@ -6,11 +6,13 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_dense_ids, check_number, check_offered_known, check_part, check_policy
+from torch_softucb.checks import check_number
+from torch_softucb.from_logs._checks import check_dense_ids, check_offered_known, check_part
 from torch_softucb.from_logs.candidates import Offered
 from torch_softucb.from_logs.posterior import ProblemPosterior
 from torch_softucb.from_logs.simulate import mean_interval
 from torch_softucb.policies import SoftUCBPolicy
+from torch_softucb.policies._checks import check_policy
 from torch_softucb.recommend import LoggedDecisions
 
 _BLOCK = 1 << 22  # numbers of features at once

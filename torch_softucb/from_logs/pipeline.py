@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_softucb.checks import check_integer
 from torch_softucb.from_logs.evaluate import LogValue, split_log, value_on_log, warm_start
 from torch_softucb.from_logs.posterior import ProblemPosterior, fit_posterior, learn_beta, radius
-from torch_softucb.from_logs.simulate import at_betas, logged_regret, rivals, simulated_regret
+from torch_softucb.from_logs.simulate import at_betas, baselines, logged_regret, simulated_regret
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.recommend import LoggedDecisions
 
@@ -92,7 +92,7 @@ def learn_from_log(
         value, earlier_beta = value_on_log(evaluated, later, offered=offered, posterior=past), path[-1]
     bound = radius(whole, horizon=horizon, ridge_alpha=ridge_alpha)
     grid = [max(betas[-1], bound / 64) * factor for factor in _GRID]
-    players = {LEARNED: policy, **rivals(policy, radius=bound), **at_betas(policy, grid)}
+    players = {LEARNED: policy, **baselines(policy, radius=bound), **at_betas(policy, grid)}
     found = simulated_regret(
         whole, players, problems=problems, progress=lambda: tell("Playing drawn problems", len(players)), **kind
     )

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_choice, check_integer, check_rewards_there
+from torch_softucb.checks import check_choice, check_integer
+from torch_softucb.from_logs._checks import check_rewards_there
 from torch_softucb.from_logs.candidates import Offered, offered_items
 from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.estimators.paper import ESTIMATORS

@@ -47,7 +47,7 @@ def simulated_regret(
     return found
 
 
-def rivals(policy: SoftUCBPolicy, *, radius: float) -> dict[str, BanditPolicy]:
+def baselines(policy: SoftUCBPolicy, *, radius: float) -> dict[str, BanditPolicy]:
     """LinUCB at Eq. 5's radius and at the policy's own beta."""
     beta, alpha = float(policy.beta.detach()), policy.ridge_alpha
     return {

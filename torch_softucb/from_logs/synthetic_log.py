@@ -5,7 +5,8 @@ import os
 import torch
 from torch import nn
 
-from torch_softucb.checks import check_divides, check_integer, check_one_problem
+from torch_softucb.checks import check_divides, check_integer
+from torch_softucb.from_logs._checks import check_one_problem
 from torch_softucb.policies import EpsilonGreedy
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.recommend import DecisionLog, SoftUCBHead

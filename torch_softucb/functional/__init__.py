@@ -2,7 +2,7 @@
 
 from torch_softucb.functional.bounds import beta_upper_bound, regret_bound, thompson_scale
 from torch_softucb.functional.confidence import coverage, num_suboptimal
-from torch_softucb.functional.control_variates import can_foretell, foretold, leave_one_out
+from torch_softucb.functional.control_variates import enough_to_fit, leave_one_out, linear_prediction
 from torch_softucb.functional.dual import (
     coverage_error,
     dual_ascent,
@@ -48,14 +48,14 @@ from torch_softucb.functional.prequential import (
     online_dual_step,
 )
 from torch_softucb.functional.regret import expected_regret
-from torch_softucb.functional.residuals import log_noise, residual_sum, tallied
+from torch_softucb.functional.residuals import log_noise, residual_sum, reward_sums
 from torch_softucb.functional.ridge import (
-    ridge_drift,
+    low_precision_suffices,
+    ridge_cache_error,
     ridge_estimate,
     ridge_estimate_blocks,
     ridge_root,
     ridge_root_update,
-    short_is_enough,
 )
 from torch_softucb.functional.sampling import draw_arm, draw_slate, slate_log_prob
 from torch_softucb.functional.score_function import Score, delta_slope, logit_slope, reward_to_go, trajectory_score
@@ -74,7 +74,6 @@ __all__ = [
     "bayesian_ridge",
     "beta_upper_bound",
     "bounded",
-    "can_foretell",
     "coldness",
     "coverage",
     "coverage_error",
@@ -86,18 +85,20 @@ __all__ = [
     "draw_slate",
     "dual_ascent",
     "dual_eta",
+    "enough_to_fit",
     "error_scale",
     "estimated_coverage",
     "expected_regret",
     "expected_reward",
-    "foretold",
     "g_optimal_design",
     "greedy_probabilities",
     "inverse_propensity",
     "lagrangian_size",
     "leave_one_out",
+    "linear_prediction",
     "log_noise",
     "logit_slope",
+    "low_precision_suffices",
     "no_residuals",
     "nonnegative",
     "nonnegative_gradient",
@@ -110,20 +111,19 @@ __all__ = [
     "regret_bound",
     "residual_sum",
     "reward_and_gradient",
+    "reward_sums",
     "reward_to_go",
-    "ridge_drift",
+    "ridge_cache_error",
     "ridge_estimate",
     "ridge_estimate_blocks",
     "ridge_root",
     "ridge_root_update",
     "self_normalised",
-    "short_is_enough",
     "slate_log_prob",
     "smooth_coldness",
     "soft_ucb_index",
     "sum_width",
     "switch_doubly_robust",
-    "tallied",
     "thompson_scale",
     "trajectory_score",
     "unsigned_slope",

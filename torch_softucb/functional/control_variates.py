@@ -19,12 +19,12 @@ def leave_one_out(values: Tensor) -> Tensor:  # (T, R, P) -> (T, R, P)
 _ENOUGH = 4  # trajectories in each half of the problems, for each number of the state
 
 
-def can_foretell(state: Tensor) -> bool:  # (T, R, P, F)
+def enough_to_fit(state: Tensor) -> bool:  # (T, R, P, F)
     """Are there enough trajectories to fit from?"""
     return state.shape[1] * (state.shape[2] // 2) >= _ENOUGH * state.shape[3]
 
 
-def foretold(
+def linear_prediction(
     state: Tensor,  # (T, R, P, F) what is known before the draw
     target: Tensor,  # (T, R, P)
 ) -> Tensor:  # (T, R, P)
@@ -35,7 +35,7 @@ def foretold(
 
     Example:
         >>> state = torch.arange(8.0).view(1, 1, 8, 1)
-        >>> foretold(state, 3 * state.squeeze(-1)).round(decimals=1).flatten()
+        >>> linear_prediction(state, 3 * state.squeeze(-1)).round(decimals=1).flatten()
         tensor([ 0.,  3.,  6.,  9., 12., 15., 18., 21.])
     """
     half = torch.arange(target.shape[-1], device=target.device) % 2 == 0

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_evidence, check_regression_sums
+from torch_softucb.functional._checks import check_evidence, check_regression_sums
 
 _LOW, _HIGH = -18.0, 6.0  # rho over the largest eigenvalue, as powers of ten: noise below rounding, no effect at all
 _POINTS, _ZOOMS = 129, 7

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_arm_axis, check_batch, check_mask, check_shape
-from torch_softucb.functional.softmax import masked, softmax_unchecked
+from torch_softucb.functional.softmax import _softmax, masked
 
 
 def _softmax_policy(
@@ -15,7 +15,7 @@ def _softmax_policy(
     """UCB less its maximum, and p; S is UCB less a constant of the round, which a softmax does not see (Eqs. 7-8)."""
     ucb = mu_hat + beta * width
     ucb = ucb - masked(ucb, mask).amax(-1, keepdim=True).detach()  # small numbers times a large gamma, not large ones
-    return ucb, softmax_unchecked(gamma * ucb, mask)
+    return ucb, _softmax(gamma * ucb, mask)
 
 
 class _ExpectedReward(torch.autograd.Function):

@@ -27,10 +27,10 @@ def soft_ucb_index(
     check_shape("soft_ucb_index", "width", width.shape, width.shape == mu_hat.shape, f"of mu_hat {tuple(mu_hat.shape)}")
     check_batch("soft_ucb_index", "beta", beta, mu_hat.shape[:-1])
     check_mask("soft_ucb_index", mask, mu_hat.shape)
-    return index_unchecked(mu_hat, width, beta, mask)
+    return _soft_ucb_index(mu_hat, width, beta, mask)
 
 
-def index_unchecked(mu_hat: Tensor, width: Tensor, beta: Tensor, mask: Tensor | None) -> Tensor:
+def _soft_ucb_index(mu_hat: Tensor, width: Tensor, beta: Tensor, mask: Tensor | None) -> Tensor:
     beta = beta.unsqueeze(-1)
     best_lower = masked(torch.addcmul(mu_hat, beta, width, value=-1), mask).amax(-1, keepdim=True)
     upper = torch.addcmul(mu_hat, beta, width)

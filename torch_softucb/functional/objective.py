@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from torch_softucb.checks import check_arm_axis, check_mask, check_number, check_round, check_shape
+from torch_softucb.checks import check_arm_axis, check_mask, check_number, check_shape
+from torch_softucb.functional._checks import check_round
 from torch_softucb.functional.gradient import expected_reward
 
 

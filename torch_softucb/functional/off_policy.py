@@ -12,7 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_finite, check_integer, check_log, check_log_columns, check_number, check_overlap
+from torch_softucb.checks import check_finite, check_integer, check_number
+from torch_softucb.functional._checks import check_log, check_log_columns, check_overlap
 
 
 class Evaluation(NamedTuple):

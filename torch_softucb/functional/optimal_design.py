@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import NumericalError, check_arm_axis, check_mask
+from torch_softucb.checks import check_arm_axis, check_mask
+from torch_softucb.errors import NumericalError
 
 
 def g_optimal_design(

@@ -48,7 +48,7 @@ def no_residuals(beta: Tensor, target: float) -> Residuals:  # (*B,)
 
 
 def add_residuals(
-    seen: Residuals,  # (*B,)
+    sums: Residuals,  # (*B,)
     mu_hat: Tensor,  # (*B,) or (*B, n) of the arms played, before their rewards came
     width: Tensor,  # likewise
     reward: Tensor,  # likewise
@@ -62,19 +62,19 @@ def add_residuals(
     """
     weight = width.square()
     squares = weight * (reward - mu_hat).square() / (1 + weight)
-    if width.dim() > seen.weight.dim():
+    if width.dim() > sums.weight.dim():
         weight, squares = weight.sum(-1), squares.sum(-1)
-    return Residuals(seen.weight + weight, seen.squares + squares)
+    return Residuals(sums.weight + weight, sums.squares + squares)
 
 
-def error_scale(seen: Residuals) -> Tensor:  # (*B,)
+def error_scale(sums: Residuals) -> Tensor:  # (*B,)
     """kappa: an estimate is off by about kappa width.
 
     Example:
         >>> error_scale(Residuals(torch.tensor(2.0), torch.tensor(0.5)))
         tensor(0.5000)
     """
-    return (seen.squares / seen.weight).sqrt()
+    return (sums.squares / sums.weight).sqrt()
 
 
 def estimated_coverage(beta: Tensor, kappa: Tensor) -> Tensor:  # (*B,), (*B,) -> (*B,)

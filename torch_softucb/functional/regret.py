@@ -21,4 +21,14 @@ def expected_regret(
     check_arm_axis("expected_regret", "probs", probs)
     check_shape("expected_regret", "means", means.shape, means.shape == probs.shape, f"of probs {tuple(probs.shape)}")
     check_mask("expected_regret", mask, means.shape)
-    return masked(means, mask).amax(-1) - (probs * means).sum(-1)
+    return _expected_regret(probs, means, masked(means, mask).amax(-1), dim=-1)
+
+
+def _expected_regret(
+    probs: Tensor,  # (*B, K), or (K, *B)
+    means: Tensor,  # the same shape
+    best: Tensor,  # (*B,) largest allowed mean
+    *,
+    dim: int,  # where the arms are
+) -> Tensor:  # (*B,)
+    return best - (probs * means).sum(dim)  # Eq. 2

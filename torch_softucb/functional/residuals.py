@@ -33,11 +33,11 @@ def log_noise(
     return 0.5 * torch.log((residual + 1) / (count + 1))
 
 
-def tallied(reward: Tensor) -> Tensor:  # (*B, n) -> (*B, 2)
+def reward_sums(reward: Tensor) -> Tensor:  # (*B, n) -> (*B, 2)
     """What n more rewards add: their number, and the sum of their squares.
 
     Example:
-        >>> tallied(torch.tensor([1.0, 2.0]))
+        >>> reward_sums(torch.tensor([1.0, 2.0]))
         tensor([2., 5.])
     """
     return torch.stack((torch.full_like(reward[..., 0], reward.shape[-1]), reward.square().sum(-1)), dim=-1)

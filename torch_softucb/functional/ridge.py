@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import NumericalError
+from torch_softucb.errors import NumericalError
 
 
 def ridge_root(V: Tensor) -> Tensor:  # (*B, d, d) -> (*B, d, d)
@@ -46,7 +46,7 @@ def ridge_root_update(
     return root - (root @ w) * (w.mT / (s + s.sqrt()))
 
 
-def ridge_drift(V: Tensor, root: Tensor) -> Tensor:  # (*B, d, d), (*B, d, d) -> (*B,)
+def ridge_cache_error(V: Tensor, root: Tensor) -> Tensor:  # (*B, d, d), (*B, d, d) -> (*B,)
     """How far the cache is off: max |I - root^T V root|. Times d, it bounds the relative error of every width^2."""
     eye = torch.eye(V.shape[-1], dtype=V.dtype, device=V.device)
     return (eye - root.mT @ V @ root).abs().amax((-2, -1))
@@ -96,7 +96,7 @@ def ridge_estimate_blocks(
     return mu_hat.view(arms.shape[:-1]), width.view(arms.shape[:-1])
 
 
-def short_is_enough(V: Tensor, root: Tensor, dtype: torch.dtype) -> bool:  # (d, d), (d, d)
+def low_precision_suffices(V: Tensor, root: Tensor, dtype: torch.dtype) -> bool:  # (d, d), (d, d)
     """Do products in ``dtype`` leave every width within about 1e-4 of its value?
 
     A product x . root is off by up to eps |x| |root|, and the width is at least |x| / sqrt(largest eigenvalue of V):
@@ -104,10 +104,10 @@ def short_is_enough(V: Tensor, root: Tensor, dtype: torch.dtype) -> bool:  # (d,
 
     Example:
         >>> V = torch.eye(2, dtype=torch.float64)
-        >>> short_is_enough(V, ridge_root(V), torch.float32)
+        >>> low_precision_suffices(V, ridge_root(V), torch.float32)
         True
         >>> V[0, 0] = 1e8
-        >>> short_is_enough(V, ridge_root(V), torch.float32)
+        >>> low_precision_suffices(V, ridge_root(V), torch.float32)
         False
     """
     condition = V.trace().item() * root.square().sum().item()

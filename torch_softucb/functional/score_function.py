@@ -49,7 +49,7 @@ def logit_slope(
     s_safe = torch.where(s_max > 0, s_max, torch.ones_like(s_max))  # gamma is 0 there, and stays so
     top_rise = rise.gather(-1, best) / s_safe
     gamma = gamma.unsqueeze(-1)
-    turn = -gamma * top_rise
+    gamma_slope = -gamma * top_rise
     if smoothing is not None:
         above = index.clamp(min=0)
         near = torch.exp(above / (-smoothing * s_safe))
@@ -57,9 +57,9 @@ def logit_slope(
         odds = odds_of(delta, index.dtype)
         moved = torch.where(index > 0, rise, torch.zeros_like(rise)) - above * top_rise
         count_rise = -(near * moved).sum(-1, keepdim=True) / (smoothing * s_safe)
-        turn = turn + odds * count_rise / (1 + odds * near.sum(-1, keepdim=True)) / s_safe
-    turn = torch.where(s_max > 0, turn, torch.zeros_like(turn))
-    return turn * index + gamma * width
+        gamma_slope = gamma_slope + odds * count_rise / (1 + odds * near.sum(-1, keepdim=True)) / s_safe
+    gamma_slope = torch.where(s_max > 0, gamma_slope, torch.zeros_like(gamma_slope))
+    return gamma_slope * index + gamma * width
 
 
 def delta_slope(

@@ -13,7 +13,7 @@ def masked(values: Tensor, mask: Tensor | None) -> Tensor:
     return values if mask is None else values.masked_fill(~mask, -math.inf)
 
 
-def softmax_unchecked(logits: Tensor, mask: Tensor | None, top: Tensor | None = None) -> Tensor:
+def _softmax(logits: Tensor, mask: Tensor | None, top: Tensor | None = None) -> Tensor:
     """Softmax over the last dim that keeps the memory layout of its input; ``torch.softmax`` makes it contiguous.
 
     ``logits`` is a temporary of the caller's: it is written over where autograd does not record. ``top`` (*B,) is the
@@ -48,7 +48,7 @@ def coldness(
     delta = check_delta("coldness", delta)
     check_arm_axis("coldness", "index", index)
     check_mask("coldness", mask, index.shape)
-    return coldness_unchecked(index, delta, mask, max_index(index, mask))
+    return _coldness(index, delta, mask, max_index(index, mask))
 
 
 def odds_of(delta: float | Tensor, dtype: torch.dtype) -> float | Tensor:
@@ -62,7 +62,7 @@ def max_index(index: Tensor, mask: Tensor | None) -> Tensor:  # (*B, K) -> (*B,)
     return masked(index, mask).amax(-1)
 
 
-def coldness_unchecked(index: Tensor, delta: float | Tensor, mask: Tensor | None, s_max: Tensor) -> Tensor:
+def _coldness(index: Tensor, delta: float | Tensor, mask: Tensor | None, s_max: Tensor) -> Tensor:
     low = index.sign().clamp_(max=0)  # -1 for an arm of L, else 0: a third of the time of counting bools
     if mask is not None:
         low = low.masked_fill(~mask, 0.0)
@@ -93,12 +93,10 @@ def smooth_coldness(
     smoothing = check_number("smooth_coldness", "smoothing", smoothing, low=0.0, open_low=True)
     check_arm_axis("smooth_coldness", "index", index)
     check_mask("smooth_coldness", mask, index.shape)
-    return smooth_coldness_unchecked(index, delta, smoothing, mask, max_index(index, mask))
+    return _smooth_coldness(index, delta, smoothing, mask, max_index(index, mask))
 
 
-def smooth_coldness_unchecked(
-    index: Tensor, delta: float | Tensor, smoothing: float, mask: Tensor | None, s_max: Tensor
-) -> Tensor:
+def _smooth_coldness(index: Tensor, delta: float | Tensor, smoothing: float, mask: Tensor | None, s_max: Tensor) -> Tensor:
     s_safe = s_max.masked_fill(s_max <= 0, math.inf)  # then gamma is 0, and so is its gradient
     near_low = torch.exp(index.clamp(min=0) / (-smoothing * s_safe).unsqueeze(-1))
     if mask is not None:
@@ -121,7 +119,7 @@ def arm_probabilities(
     check_arm_axis("arm_probabilities", "index", index)
     check_batch("arm_probabilities", "gamma", gamma, index.shape[:-1])
     check_mask("arm_probabilities", mask, index.shape)
-    return softmax_unchecked(gamma.unsqueeze(-1) * index, mask)  # Eq. 8
+    return _softmax(gamma.unsqueeze(-1) * index, mask)  # Eq. 8
 
 
 def greedy_probabilities(

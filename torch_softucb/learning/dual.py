@@ -89,9 +89,9 @@ class OnlineDual(Dual):
     @torch.no_grad()
     def observe(self, mu_hat: Tensor, width: Tensor, reward: Tensor) -> None:  # (B,) or (B, n) each
         """Rewards of played arms, with the estimates from before they came."""
-        seen = F.add_residuals(F.Residuals(self.weight, self.squares), mu_hat, width, reward)
-        self.weight.copy_(seen.weight)
-        self.squares.copy_(seen.squares)
+        sums = F.add_residuals(F.Residuals(self.weight, self.squares), mu_hat, width, reward)
+        self.weight.copy_(sums.weight)
+        self.squares.copy_(sums.squares)
 
     @torch.no_grad()
     def climb(self, beta: Tensor, reward: Tensor, penalty: Tensor) -> Tensor:  # (B,) each -> (B,)

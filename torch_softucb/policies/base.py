@@ -8,23 +8,18 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
-from torch_softucb.checks import (
+from torch_softucb.checks import check_finite, check_float_tensor, check_integer, check_mask, check_number, values_readable
+from torch_softucb.policies import fast_path as single
+from torch_softucb.policies._checks import (
     check_arms,
     check_bandit,
     check_batch_shape,
     check_features,
-    check_finite,
-    check_float_tensor,
-    check_integer,
-    check_mask,
-    check_number,
     check_observed,
     check_overflow,
     check_pending,
     check_remembered,
-    values_readable,
 )
-from torch_softucb.policies import fast_path as single
 from torch_softucb.policies.decision import Decision, Estimate, NativeRule
 from torch_softucb.policies.rows import RidgeState, forget, fresh_rows, observe_many, observe_one, pack, unpack
 
@@ -43,7 +38,7 @@ class BanditPolicy(nn.Module, ABC):
     """
 
     carries_gamma = False  # does update need the decision's coldness?
-    looks_around = False  # does its beta depend on what the round looks like, beyond the number of observations?
+    needs_estimate = False  # does its beta depend on what the round looks like, beyond the number of observations?
     normals_per_decision = 0  # standard normal numbers that Decision.pick takes; 0: one uniform number
     _ddp_params_and_buffers_to_ignore = ("statistics",)  # else DDP writes rank 0's statistics over every other rank's
     statistics: Tensor
@@ -59,7 +54,7 @@ class BanditPolicy(nn.Module, ABC):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         memory: Tensor | None = None,  # (M,) what a new bandit remembers beside its statistics
-        tally: bool = False,  # keep what Estimate.tally needs: observations and sum y^2, as the memory
+        running_sums: bool = False,  # keep what Estimate.running_sums needs: observations and sum y^2, as the memory
     ) -> None:
         super().__init__()
         name = type(self).__name__
@@ -69,8 +64,8 @@ class BanditPolicy(nn.Module, ABC):
         self.register_buffer("_like", torch.empty(0, dtype=dtype, device=device), persistent=False)
         check_float_tensor(name, "dtype", self._like)
         self.remembers = memory is not None  # keeps a memory of its own, by remember()
-        self.tallies = tally
-        self.register_buffer("_fresh_memory", torch.zeros(2, device=device) if tally else memory, persistent=False)
+        self.keeps_sums = running_sums
+        self.register_buffer("_fresh_memory", torch.zeros(2, device=device) if running_sums else memory, persistent=False)
         self.register_buffer("statistics", self._fresh(()))
 
     @property
@@ -100,9 +95,9 @@ class BanditPolicy(nn.Module, ABC):
     def _fresh(self, batch_shape: tuple[int, ...]) -> Tensor:
         return fresh_rows(batch_shape, self.dim, self.ridge_alpha, self._like.device, self._fresh_memory)
 
-    def drift(self) -> Tensor:  # (*B,)
+    def cache_error(self) -> Tensor:  # (*B,)
         """How far each cache is off: max |I - root^T V root|; times d, a bound of width^2's relative error."""
-        return F.ridge_drift(self.state.V, self.state.root)
+        return F.ridge_cache_error(self.state.V, self.state.root)
 
     @torch.no_grad()
     def refresh(self) -> None:
@@ -150,7 +145,7 @@ class BanditPolicy(nn.Module, ABC):
         state = unpack(statistics, self.dim)
         many = values_readable(arms) and pending is None and state.b.dim() == 1 and arms.numel() > single.MOST
         # statistics are float64; a float32 product loses sqrt(cond(V)) * 6e-8
-        dtype = arms.dtype if many and F.short_is_enough(state.V, state.root, arms.dtype) else torch.float64
+        dtype = arms.dtype if many and F.low_precision_suffices(state.V, state.root, arms.dtype) else torch.float64
         root, b = state.root.to(dtype), state.b.to(dtype)
         if many and not torch.is_grad_enabled():
             mu_hat, width = F.ridge_estimate_blocks(arms, root, b)
@@ -168,10 +163,12 @@ class BanditPolicy(nn.Module, ABC):
         kept = (
             (arms, state.root.to(arms.dtype), state.memory.to(arms.dtype)) if self.remembers else (arms, root, state.memory)
         )
-        tally = self._tally(state).to(arms.dtype) if self.tallies else None
-        return Estimate(mu_hat.to(arms.dtype), width.to(arms.dtype), state.seen, state.gamma, perturb, *kept, tally)
+        running_sums = self._running_sums(state).to(arms.dtype) if self.keeps_sums else None
+        return Estimate(
+            mu_hat.to(arms.dtype), width.to(arms.dtype), state.num_observations, state.gamma, perturb, *kept, running_sums
+        )
 
-    def _tally(self, state: RidgeState) -> Tensor:  # (*B, 3)
+    def _running_sums(self, state: RidgeState) -> Tensor:  # (*B, 3)
         count, squares = state.memory.unbind(-1)
         log_det = torch.logdet(state.V) - self.dim * math.log(self.ridge_alpha)
         return torch.stack((count, F.residual_sum(squares, state.root, state.b), log_det), dim=-1)
@@ -180,7 +177,9 @@ class BanditPolicy(nn.Module, ABC):
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         """From estimates to a decision: all that tells one policy from another. Inputs were checked by the caller."""
 
-    def native_rule(self, seen: Tensor) -> NativeRule | None:  # (n,) observations before each of the next n rounds
+    def native_rule(
+        self, num_observations: Tensor
+    ) -> NativeRule | None:  # (n,) observations before each of the next n rounds
         """What the native kernel needs to know to decide like this policy; None: it cannot."""
         return None
 
@@ -227,7 +226,7 @@ class BanditPolicy(nn.Module, ABC):
             decision, arm = check_remembered(where, decision, arm, rows, lead=reward.shape, bandit=bandit)
         elif (
             not reward.requires_grad
-            and not self.tallies
+            and not self.keeps_sums
             and discount == 1.0
             and single.applies(statistics, x, dims=1)
             and self._observe_next(statistics, x, reward, decision)
@@ -273,7 +272,7 @@ class BanditPolicy(nn.Module, ABC):
         if discount == 1.0:
             return old
         left = forget(old, discount, self.ridge_alpha)
-        return left._replace(memory=discount * old.memory) if self.tallies else left
+        return left._replace(memory=discount * old.memory) if self.keeps_sums else left
 
     def _observe_next(self, statistics: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> bool:
         """A short cut for one observation of one bandit; False when something is not finite, or a refresh is due."""
@@ -292,30 +291,30 @@ class BanditPolicy(nn.Module, ABC):
             assert arm is not None
             assert decision is not None
             old = old._replace(memory=self.remember(old.memory, arm, reward, decision))
-        if self.tallies:
-            old = old._replace(memory=old.memory + F.tallied(reward.unsqueeze(-1) if x.dim() == old.b.dim() else reward))
+        if self.keeps_sums:
+            old = old._replace(memory=old.memory + F.reward_sums(reward.unsqueeze(-1) if x.dim() == old.b.dim() else reward))
         gamma = self._next_gamma(decision, old.gamma)
         if x.dim() > old.b.dim() and x.shape[-2] == 1:
             x, reward = x.squeeze(-2), reward.squeeze(-1)
         if x.dim() == old.b.dim():
             return pack(observe_one(old, x, reward, gamma, self.refresh_every))
-        dn = torch.full_like(old.seen, x.shape[-2])
+        dn = torch.full_like(old.num_observations, x.shape[-2])
         return pack(observe_many(old, x.mT @ x, (x.mT @ reward.unsqueeze(-1)).squeeze(-1), dn, gamma))
 
     def _observe_waves(self, old: RidgeState, group: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> Tensor:
         """Rows of which some occur a few times: the first observation of each, then the second of those that have one."""
         gamma = self._next_gamma(decision, old.gamma)
         order = group.argsort(stable=True)
-        starts = torch.searchsorted(group[order], torch.arange(len(old.seen), device=group.device))
-        turn = torch.empty_like(order)
-        turn[order] = torch.arange(len(order), device=group.device) - starts[group[order]]
+        starts = torch.searchsorted(group[order], torch.arange(len(old.num_observations), device=group.device))
+        position = torch.empty_like(order)
+        position[order] = torch.arange(len(order), device=group.device) - starts[group[order]]
         new = pack(old._replace(gamma=gamma))
-        for wave in range(int(turn.max()) + 1):
-            at = (turn == wave).nonzero().squeeze(-1)
+        for wave in range(int(position.max()) + 1):
+            at = (position == wave).nonzero().squeeze(-1)
             rows = group[at]
             state = unpack(new[rows], self.dim)
-            if self.tallies:
-                state = state._replace(memory=state.memory + F.tallied(reward[at].unsqueeze(-1)))
+            if self.keeps_sums:
+                state = state._replace(memory=state.memory + F.reward_sums(reward[at].unsqueeze(-1)))
             new[rows] = pack(observe_one(state, x[at], reward[at], state.gamma, self.refresh_every))
         return new
 
@@ -327,9 +326,9 @@ class BanditPolicy(nn.Module, ABC):
         x, reward = x.reshape(len(group), -1, self.dim), reward.reshape(len(group), -1)
         dV = torch.zeros_like(old.V).index_add(0, group, x.mT @ x)
         db = torch.zeros_like(old.b).index_add(0, group, (x.mT @ reward.unsqueeze(-1)).squeeze(-1))
-        dn = torch.zeros_like(old.seen).index_add(0, group, x.new_full((len(group),), x.shape[1]))
-        if self.tallies:
-            old = old._replace(memory=old.memory.index_add(0, group, F.tallied(reward)))
+        dn = torch.zeros_like(old.num_observations).index_add(0, group, x.new_full((len(group),), x.shape[1]))
+        if self.keeps_sums:
+            old = old._replace(memory=old.memory.index_add(0, group, F.reward_sums(reward)))
         return pack(observe_many(old, dV, db, dn, gamma))
 
     def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_arms_fit, check_number
+from torch_softucb.checks import check_number
+from torch_softucb.policies._checks import check_arms_fit
 from torch_softucb.policies.decision import Decision, Estimate
 from torch_softucb.policies.fixed_set import ArmPolicy, gram
 
@@ -59,7 +60,7 @@ class BootstrappedUCB(ArmPolicy):
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         mu_hat, width = estimate.mu_hat, estimate.width
         check_arms_fit("BootstrappedUCB", self.num_arms, mu_hat.shape[-1])
-        fail = 1 / (1 + (estimate.seen.to(mu_hat.dtype) + 1).unsqueeze(-1))
+        fail = 1 / (1 + (estimate.num_observations.to(mu_hat.dtype) + 1).unsqueeze(-1))
         quantile = torch.special.ndtri(1 - fail * (1 - self.split))
         inner = torch.sqrt(2 * torch.log(1 / fail) * torch.log(2 / (fail * self.split)))
         index = mu_hat + quantile * self.deviation(estimate) + self.subgaussian_r * width.square() * inner

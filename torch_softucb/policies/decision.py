@@ -7,9 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_arm_ids, check_slate
+from torch_softucb.checks import check_arm_ids
 from torch_softucb.functional.sampling import draw_arm, draw_slate, slate_log_prob
 from torch_softucb.functional.softmax import masked
+from torch_softucb.policies._checks import check_slate
 
 
 class Estimate(NamedTuple):
@@ -17,13 +18,13 @@ class Estimate(NamedTuple):
 
     mu_hat: Tensor  # (*B, K)
     width: Tensor  # (*B, K)
-    seen: Tensor  # () or (*B,) observations so far, float64 or mu_hat's dtype
+    num_observations: Tensor  # () or (*B,) observations so far, float64 or mu_hat's dtype
     gamma: Tensor  # () or (*B,) coldness of the round before, likewise
     perturb: Callable[[Tensor], Tensor]  # standard normal z (*B, d) -> x_i . V^-1/2 z, (*B, K)
     arms: Tensor  # (K, d) or (*B, K, d)
     root: Tensor  # (*B, d, d)
     memory: Tensor  # (*B, M)
-    tally: Tensor | None = None  # (*B, 3) observations (less the forgotten), their residual sum, log det V / alpha
+    running_sums: Tensor | None = None  # (*B, 3) observations (less the forgotten), their residual sum, log det V / alpha
 
 
 class Slate(NamedTuple):

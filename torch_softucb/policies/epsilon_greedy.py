@@ -34,8 +34,10 @@ class EpsilonGreedy(BanditPolicy):
         super().__init__(dim, ridge_alpha=ridge_alpha, refresh_every=refresh_every, device=device, dtype=dtype)
         self.epsilon = check_number("EpsilonGreedy", "epsilon", epsilon, low=0.0, high=1.0, closed_high=True)
 
-    def native_rule(self, seen: Tensor) -> NativeRule:
-        return NativeRule("greedy", torch.zeros((), dtype=seen.dtype, device=seen.device), epsilon=self.epsilon)
+    def native_rule(self, num_observations: Tensor) -> NativeRule:
+        return NativeRule(
+            "greedy", torch.zeros((), dtype=num_observations.dtype, device=num_observations.device), epsilon=self.epsilon
+        )
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         mu_hat, width = estimate.mu_hat, estimate.width

@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_arms_fit, check_number, check_span
-from torch_softucb.functional.softmax import softmax_unchecked
+from torch_softucb.checks import check_number, check_span
+from torch_softucb.functional.softmax import _softmax
+from torch_softucb.policies._checks import check_arms_fit
 from torch_softucb.policies.decision import Decision, Estimate
 from torch_softucb.policies.fixed_set import ArmPolicy
 
@@ -64,7 +65,7 @@ class EXP3(ArmPolicy):
         mu_hat, width, log_w = estimate.mu_hat, estimate.width, estimate.memory.to(estimate.mu_hat.dtype)
         check_arms_fit("EXP3", self.num_arms, mu_hat.shape[-1])
         allowed = torch.ones_like(log_w) if mask is None else mask.expand(log_w.shape).to(log_w.dtype)
-        soft = softmax_unchecked(log_w.clone(), mask)
+        soft = _softmax(log_w.clone(), mask)
         probs = (1 - self.exploration) * soft + self.exploration * allowed / allowed.sum(-1, keepdim=True)
         return Decision(probs, log_w, mu_hat, width, mask)
 

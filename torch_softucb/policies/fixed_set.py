@@ -66,7 +66,7 @@ def basis_first(estimate: Estimate, index: Tensor, z: Tensor) -> Tensor:  # (*B,
 
     Where nothing was seen all indices are equal, and with rewards above 0 the arm that is played first would stay best.
     """
-    early = (estimate.seen < estimate.arms.shape[-1]).unsqueeze(-1)
+    early = (estimate.num_observations < estimate.arms.shape[-1]).unsqueeze(-1)
     return torch.where(early, estimate.width * (1 + 1e-3 * z), index)
 
 

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_arms_fit, check_number, check_span
+from torch_softucb.checks import check_number, check_span
+from torch_softucb.policies._checks import check_arms_fit
 from torch_softucb.policies.decision import Decision, Estimate
 from torch_softucb.policies.fixed_set import ArmPolicy, basis_first, gram, sampled
 

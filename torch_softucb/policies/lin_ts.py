@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_number, check_slate
+from torch_softucb.checks import check_number
 from torch_softucb.functional.softmax import masked
+from torch_softucb.policies._checks import check_slate
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision, Estimate, NativeRule, Slate
 
@@ -107,17 +108,17 @@ class LinTS(BanditPolicy):
         policy._running = cast("Callable[..., Tensor]", scale) if horizon is None else None
         return policy
 
-    def _v(self, seen: Tensor) -> Tensor:
+    def _v(self, num_observations: Tensor) -> Tensor:
         if self._running is None:
-            return torch.full((), self.scale, dtype=seen.dtype, device=seen.device)
-        return self._running(horizon=seen + 1)
+            return torch.full((), self.scale, dtype=num_observations.dtype, device=num_observations.device)
+        return self._running(horizon=num_observations + 1)
 
-    def native_rule(self, seen: Tensor) -> NativeRule:
-        return NativeRule("thompson", self._v(seen.unsqueeze(-1)), by_round=self._running is not None)
+    def native_rule(self, num_observations: Tensor) -> NativeRule:
+        return NativeRule("thompson", self._v(num_observations.unsqueeze(-1)), by_round=self._running is not None)
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
-        mu_hat, width, seen, _, perturb = estimate[:5]
-        scale = self._v(seen.to(mu_hat.dtype)).unsqueeze(-1)
+        mu_hat, width, num_observations, _, perturb = estimate[:5]
+        scale = self._v(num_observations.to(mu_hat.dtype)).unsqueeze(-1)
 
         def draw(z: Tensor) -> Tensor:
             return mu_hat + scale * perturb(z)

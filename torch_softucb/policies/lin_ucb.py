@@ -73,16 +73,16 @@ class LinUCB(BanditPolicy):
         policy._running = cast("Callable[..., Tensor]", radius) if horizon is None else None
         return policy
 
-    def _radius(self, seen: Tensor) -> Tensor:
+    def _radius(self, num_observations: Tensor) -> Tensor:
         if self._running is None:
-            return torch.full((), self.fixed_beta, dtype=seen.dtype, device=seen.device)
-        return self._running(horizon=seen + 1)
+            return torch.full((), self.fixed_beta, dtype=num_observations.dtype, device=num_observations.device)
+        return self._running(horizon=num_observations + 1)
 
-    def native_rule(self, seen: Tensor) -> NativeRule:
-        return NativeRule("greedy", self._radius(seen.unsqueeze(-1)), by_round=self._running is not None)
+    def native_rule(self, num_observations: Tensor) -> NativeRule:
+        return NativeRule("greedy", self._radius(num_observations.unsqueeze(-1)), by_round=self._running is not None)
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
-        mu_hat, width, seen = estimate[:3]
-        beta = self._radius(seen.to(mu_hat.dtype))
+        mu_hat, width, num_observations = estimate[:3]
+        beta = self._radius(num_observations.to(mu_hat.dtype))
         index = mu_hat + beta.unsqueeze(-1) * width  # Eq. 4
         return Decision(F.greedy_probabilities(index, mask=mask), index, mu_hat, width, mask, beta)

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import NumericalError
+from torch_softucb.errors import NumericalError
 
-DRIFT_TOLERANCE = 1e-6  # a healthy cache is 1e-8 or better off at cond(V) 5e8; see tests/policies/test_numerics.py
-DRIFT_LIMIT = 1e-4  # where V itself has no more digits than that (cond(V) 1e11 and beyond)
+CACHE_ERROR_TOLERANCE = 1e-6  # a healthy cache is 1e-8 or better off at cond(V) 5e8; see tests/policies/test_numerics.py
+CACHE_ERROR_LIMIT = 1e-4  # where V itself has no more digits than that (cond(V) 1e11 and beyond)
 
 
 class RidgeState(NamedTuple):
@@ -23,7 +23,7 @@ class RidgeState(NamedTuple):
     V: Tensor  # (*B, d, d) alpha I + sum x x^T
     root: Tensor  # (*B, d, d) cache: root root^T = V^-1
     b: Tensor  # (*B, d) sum x y
-    seen: Tensor  # (*B,) observations so far
+    num_observations: Tensor  # (*B,) observations so far
     gamma: Tensor  # (*B,) coldness carried to the next round, used by coldness="lagged" only
     memory: Tensor  # (*B, M) what else a policy keeps; M is 0 for most
 
@@ -48,7 +48,7 @@ def unpack(rows: Tensor, dim: int) -> RidgeState:  # (*B, row_size)
 
 
 def pack(state: RidgeState) -> Tensor:
-    numbers = torch.stack((state.seen, state.gamma), dim=-1)
+    numbers = torch.stack((state.num_observations, state.gamma), dim=-1)
     return torch.cat((state.V.flatten(-2), state.root.flatten(-2), state.b, state.memory, numbers), dim=-1)
 
 
@@ -61,13 +61,13 @@ def observe_one(
 ) -> RidgeState:
     """One observation for every row: O(d^2), and a fresh cache for the rows whose schedule says so."""
     V = old.V + x.unsqueeze(-1) * x.unsqueeze(-2)
-    seen = old.seen + 1
+    num_observations = old.num_observations + 1
     root = F.ridge_root_update(old.root, x)
-    due = seen.remainder(refresh_every) == 0
+    due = num_observations.remainder(refresh_every) == 0
     if bool(due.any()):
-        check_cache(RidgeState(V[due], root[due], old.b[due], seen[due], gamma[due], old.memory[due]))
+        check_cache(RidgeState(V[due], root[due], old.b[due], num_observations[due], gamma[due], old.memory[due]))
         root = root.index_put((due,), F.ridge_root(V[due])) if due.dim() else F.ridge_root(V)
-    return RidgeState(V, root, old.b + x * reward.unsqueeze(-1), seen, gamma, old.memory)
+    return RidgeState(V, root, old.b + x * reward.unsqueeze(-1), num_observations, gamma, old.memory)
 
 
 def observe_many(
@@ -80,7 +80,7 @@ def observe_many(
     """Several observations for every row, as their sums: the cache is made anew, after a look at the old one."""
     check_cache(old)
     V = old.V + dV
-    return RidgeState(V, F.ridge_root(V), old.b + db, old.seen + dn, gamma, old.memory)
+    return RidgeState(V, F.ridge_root(V), old.b + db, old.num_observations + dn, gamma, old.memory)
 
 
 def forget(old: RidgeState, discount: float, ridge_alpha: float) -> RidgeState:
@@ -95,14 +95,14 @@ def forget(old: RidgeState, discount: float, ridge_alpha: float) -> RidgeState:
 
 
 def check_cache(state: RidgeState) -> None:
-    drift = F.ridge_drift(state.V, state.root)
+    error = F.ridge_cache_error(state.V, state.root)
     cond = state.V.diagonal(dim1=-2, dim2=-1).sum(-1) * state.root.square().sum((-2, -1))  # trace V trace V^-1 >= cond(V)
-    allowed = (torch.finfo(cond.dtype).eps * cond).clamp(DRIFT_TOLERANCE, DRIFT_LIMIT)
-    off = ~(drift <= allowed)  # NaN counts as off
+    allowed = (torch.finfo(cond.dtype).eps * cond).clamp(CACHE_ERROR_TOLERANCE, CACHE_ERROR_LIMIT)
+    off = ~(error <= allowed)  # NaN counts as off
     if bool(off.any()):
-        rounds = state.seen[off].flatten()[0]
+        rounds = state.num_observations[off].flatten()[0]
         raise NumericalError(
-            f"ridge cache: root is off by {float(drift[off].max()):.1e} (allowed {float(allowed[off].max()):.0e}) in "
+            f"ridge cache: root is off by {float(error[off].max()):.1e} (allowed {float(allowed[off].max()):.0e}) in "
             f"{int(off.sum())} of {off.numel()} bandits, the first after {int(rounds)} observations; "
             "policy.refresh() makes it anew from V; if that does not help, features differ too much in scale: normalise them"
         )

@@ -7,9 +7,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from torch_softucb.atomic_io import whole_file
-from torch_softucb.checks import check_policy, check_policy_file, unreadable_checkpoint
+from torch_softucb.atomic_io import unreadable_checkpoint, whole_file
 from torch_softucb.policies import SoftUCBPolicy
+from torch_softucb.policies._checks import check_policy, check_policy_file
 
 _SETTINGS = ("delta", "ridge_alpha", "smoothing")
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from torch_softucb import functional as F
 from torch_softucb.checks import check_number
-from torch_softucb.functional.softmax import masked, softmax_unchecked
+from torch_softucb.functional.softmax import _softmax, masked
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision, Estimate
 
@@ -55,4 +55,4 @@ class SoftElim(BanditPolicy):
         least = torch.finfo(mu_hat.dtype).tiny ** 0.25
         index = -2 * (gap / width.clamp(min=least)).square()
         gamma = self.rate.expand(mu_hat.shape[:-1])
-        return Decision(softmax_unchecked(gamma.unsqueeze(-1) * index, mask), index, mu_hat, width, mask, gamma=gamma)
+        return Decision(_softmax(gamma.unsqueeze(-1) * index, mask), index, mu_hat, width, mask, gamma=gamma)

@@ -8,21 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
-from torch_softucb.checks import (
-    check_batch,
-    check_beta_fits,
-    check_beta_is_number,
-    check_beta_module,
-    check_carried_gamma,
-    check_choice,
-    check_delta,
-    check_finite,
-    check_not_negative,
-    check_number,
-)
-from torch_softucb.functional.index import index_unchecked
-from torch_softucb.functional.softmax import coldness_unchecked, max_index, smooth_coldness_unchecked, softmax_unchecked
+from torch_softucb.checks import check_batch, check_choice, check_delta, check_finite, check_not_negative, check_number
+from torch_softucb.functional.index import _soft_ucb_index
+from torch_softucb.functional.softmax import _coldness, _smooth_coldness, _softmax, max_index
 from torch_softucb.policies import fast_path as single
+from torch_softucb.policies._checks import check_beta_fits, check_beta_is_number, check_beta_module, check_carried_gamma
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.beta.network import PRETRAINED, SituationBeta
@@ -80,7 +70,7 @@ class SoftUCBPolicy(BanditPolicy):
         module = beta_init if isinstance(beta_init, BetaModule) else None
         check_beta_module("SoftUCBPolicy", beta_init, BetaModule)
         kind: dict[str, Any] = {"refresh_every": refresh_every, "device": device, "dtype": dtype}
-        super().__init__(dim, ridge_alpha=ridge_alpha, tally=module is not None and module.needs_tally, **kind)
+        super().__init__(dim, ridge_alpha=ridge_alpha, running_sums=module is not None and module.needs_sums, **kind)
         self.fixed_delta = check_delta("SoftUCBPolicy", delta)
         self.raw_delta = nn.Parameter(self._like.new_tensor(math.log(delta / (1 - delta)))) if learn_delta else None
         check_choice("SoftUCBPolicy", "coldness", coldness, COLDNESS_MODES)
@@ -88,7 +78,7 @@ class SoftUCBPolicy(BanditPolicy):
         self.carries_gamma = coldness == "lagged"
         self.smoothing = check_number("SoftUCBPolicy", "smoothing", smoothing, low=0.0, open_low=True)
         self.differentiate_gamma = differentiate_gamma
-        self.looks_around = module is not None and module.looks_around
+        self.needs_estimate = module is not None and module.needs_estimate
         self.beta_module = None if module is None else module.to(device=self.device, dtype=self.dtype)
         start = None if isinstance(beta_init, BetaModule) else nn.Parameter(self._beta_tensor("beta_init", beta_init))
         self.register_parameter("raw_beta", start)
@@ -125,6 +115,41 @@ class SoftUCBPolicy(BanditPolicy):
             check_not_negative("SoftUCBPolicy", name, value)
             return value.detach().to(self._like).clone()
         return torch.tensor(check_number("SoftUCBPolicy", name, value, low=0.0), dtype=self.dtype, device=self.device)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The keyword arguments of the constructor that reproduce this policy, except for beta and the statistics."""
+        return {
+            "delta": float(self.delta),
+            "learn_delta": self.raw_delta is not None,
+            "ridge_alpha": self.ridge_alpha,
+            "coldness": self.coldness,
+            "smoothing": self.smoothing,
+            "differentiate_gamma": self.differentiate_gamma,
+            "refresh_every": self.refresh_every,
+            "device": self.device,
+            "dtype": self.dtype,
+        }
+
+    @torch.no_grad()
+    def with_beta(self, beta: float | Tensor | BetaModule, *, dim: int | None = None) -> Self:
+        """Return a policy with the same settings and another beta.
+
+        Args:
+            beta: as ``beta_init``; a module becomes part of the new policy, it is not copied.
+            dim: number of features, if it changes. The statistics are copied where it does not.
+
+        Example:
+            >>> SoftUCBPolicy(3, beta_init=1.0, delta=0.9).with_beta(0.4)
+            SoftUCBPolicy(dim=3, ridge_alpha=1.0, batch_shape=(), beta=0.4, delta=0.9, coldness='current')
+        """
+        other = type(self)(self.dim if dim is None else dim, beta_init=beta, **self.settings)
+        if self.raw_delta is not None:
+            assert other.raw_delta is not None
+            other.raw_delta.copy_(self.raw_delta)
+        if other.statistics.shape[-1] == self.statistics.shape[-1] and other.dim == self.dim:
+            other.statistics = self.statistics.clone()
+        return other
 
     @property
     def beta(self) -> Tensor:  # () or (*B,)
@@ -182,7 +207,7 @@ class SoftUCBPolicy(BanditPolicy):
         if self.beta_module is None:
             return self._beta_rows(batch, bandit), None
         situation = self.beta_module.situation(estimate, mask)
-        if bandit is not None and not self.beta_module.looks_at:  # one a bandit: for those that are not named, too
+        if bandit is not None and not self.beta_module.inputs:  # one a bandit: for those that are not named, too
             check_beta_fits("SoftUCBPolicy", self.beta_module(situation).shape, self.batch_shape)
         beta: Tensor = self.beta_module(situation, bandit)
         check_beta_fits("SoftUCBPolicy", beta.shape, batch)
@@ -191,7 +216,7 @@ class SoftUCBPolicy(BanditPolicy):
     @property
     def one_for_all(self) -> bool:
         """Does every bandit have the same beta, or the same module to say it?"""
-        return not self.raw_beta.dim() if self.beta_module is None else bool(self.beta_module.looks_at)
+        return not self.raw_beta.dim() if self.beta_module is None else bool(self.beta_module.inputs)
 
     def beta_along(self, situation: Tensor | None, dims: int) -> Tensor:  # () or (T, *B), or what broadcasts to it
         """beta in all rounds of a trajectory of ``dims`` dims, from the inputs that were recorded: differentiable."""
@@ -199,7 +224,7 @@ class SoftUCBPolicy(BanditPolicy):
             return self.beta
         assert situation is not None
         beta: Tensor = self.beta_module(situation)
-        if self.looks_around or not self.beta_module.looks_at:
+        if self.needs_estimate or not self.beta_module.inputs:
             return beta
         return beta.view(-1, *[1] * (dims - 1))  # time alone: (T,)
 
@@ -216,15 +241,15 @@ class SoftUCBPolicy(BanditPolicy):
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         mu_hat, width, _, carried = estimate[:4]
         beta, situation = self.situated_beta(estimate, mask=mask, bandit=bandit)
-        index = index_unchecked(mu_hat, width, beta, mask)
+        index = _soft_ucb_index(mu_hat, width, beta, mask)
         source = index.detach() if index.requires_grad and not self.differentiate_gamma else index  # D3
         s_max = max_index(source, mask)
         if self.coldness == "smooth":
-            fresh = smooth_coldness_unchecked(source, self.delta, self.smoothing, mask, s_max)
+            fresh = _smooth_coldness(source, self.delta, self.smoothing, mask, s_max)
         else:
-            fresh = coldness_unchecked(source, self.delta, mask, s_max)
+            fresh = _coldness(source, self.delta, mask, s_max)
         gamma = carried.to(fresh.dtype).expand(fresh.shape) if self.coldness == "lagged" else fresh  # D6
-        probs = softmax_unchecked(gamma.unsqueeze(-1) * index, mask, top=gamma * s_max)  # Eq. 8; gamma is never below 0
+        probs = _softmax(gamma.unsqueeze(-1) * index, mask, top=gamma * s_max)  # Eq. 8; gamma is never below 0
         return Decision(probs, index, mu_hat, width, mask, beta, gamma, fresh, situation=situation)
 
     def _decide_one(self, where: str, row: Tensor, arms: Tensor, mask: Tensor | None) -> Decision | None:
@@ -257,18 +282,20 @@ class SoftUCBPolicy(BanditPolicy):
             next_gamma=choice.fresh,
         )
 
-    def native_rule(self, seen: Tensor) -> NativeRule:
+    def native_rule(self, num_observations: Tensor) -> NativeRule:
         by_round = False
         if self.beta_module is None:
             beta = self.beta.detach()
-        elif self.looks_around:
-            beta = seen.new_zeros(())  # situated_beta says it, round by round
+        elif self.needs_estimate:
+            beta = num_observations.new_zeros(())  # situated_beta says it, round by round
         else:
             with torch.no_grad():
-                looked = seen.unsqueeze(-1)[:, : len(self.beta_module.looks_at)]
+                looked = num_observations.unsqueeze(-1)[:, : len(self.beta_module.inputs)]
                 beta = self.beta_module(looked)
-                by_round = bool(self.beta_module.looks_at)
-                beta = beta.expand(len(seen)).unsqueeze(-1) if by_round else beta  # (n, 1): for each of the rounds
+                by_round = bool(self.beta_module.inputs)
+                beta = (
+                    beta.expand(len(num_observations)).unsqueeze(-1) if by_round else beta
+                )  # (n, 1): for each of the rounds
         delta = float(self.delta)
         odds = delta / (1 - delta)
         return NativeRule(f"soft_{self.coldness}", beta, odds=odds, smoothing=self.smoothing, by_round=by_round)

@@ -1,10 +1,10 @@
 """Problems know the truth: arms, true means, noise."""
 
+from torch_softucb.errors import DataError
 from torch_softucb.problems.jester import load_jester
 from torch_softucb.problems.movielens import Ratings, fill_gaps, load_movielens
 from torch_softucb.problems.ratings import rating_problem, user_features, users_problem
 from torch_softucb.problems.synthetic import synthetic_problem
-from torch_softucb.problems.tables import DataError
 
 __all__ = [
     "DataError",

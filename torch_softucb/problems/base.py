@@ -6,17 +6,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import (
-    check_finite,
-    check_float_tensor,
-    check_has_rows,
-    check_ids,
-    check_mask,
-    check_noise_std,
-    check_same_dtype,
-    check_shape,
-    check_turn,
-)
+from torch_softucb.checks import check_finite, check_float_tensor, check_mask, check_same_dtype, check_shape
+from torch_softucb.problems._checks import check_drift, check_has_rows, check_ids, check_noise_std
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +23,8 @@ class BanditProblem:
     noise_std: float | Tensor = 0.5  # number or (*B,): standard deviation of the reward noise (D7)
     mask: Tensor | None = None  # (K,) or (*B, K), True = allowed
     ids: Tensor = field(default=None)  # type: ignore[assignment]  # (*B,) int64
-    turned: Tensor | None = None  # (*B, K) mean rewards after a quarter turn; None: rewards do not drift
-    turn: float | Tensor = 0.0  # number or (*B,): radians a round by which theta turns
+    rotated_means: Tensor | None = None  # (*B, K) mean rewards after a quarter turn; None: rewards do not drift
+    drift_rate: float | Tensor = 0.0  # number or (*B,): radians a round by which theta turns
 
     def __post_init__(self) -> None:
         where = "BanditProblem"
@@ -53,13 +44,13 @@ class BanditProblem:
             ids = torch.arange(count, device=self.arms.device).reshape(self.batch_shape)
             object.__setattr__(self, "ids", ids)
         check_ids(where, self.ids, self.batch_shape)
-        if self.turned is not None:
-            check_float_tensor(where, "turned", self.turned, device=self.arms.device)
-            check_same_dtype(where, "turned", self.turned, "the arms'", self.arms.dtype)
-            fits = self.turned.shape == self.means.shape
-            check_shape(where, "turned", self.turned.shape, fits, f"of means {tuple(self.means.shape)}")
-            check_finite(where, "turned", self.turned)
-        check_turn(where, self.turn, self.batch_shape, drifts=self.turned is not None)
+        if self.rotated_means is not None:
+            check_float_tensor(where, "rotated_means", self.rotated_means, device=self.arms.device)
+            check_same_dtype(where, "rotated_means", self.rotated_means, "the arms'", self.arms.dtype)
+            fits = self.rotated_means.shape == self.means.shape
+            check_shape(where, "rotated_means", self.rotated_means.shape, fits, f"of means {tuple(self.means.shape)}")
+            check_finite(where, "rotated_means", self.rotated_means)
+        check_drift(where, self.drift_rate, self.batch_shape, drifts=self.rotated_means is not None)
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -79,10 +70,10 @@ class BanditProblem:
 
     def means_at(self, t: int) -> Tensor:  # (*B, K)
         """Mean rewards of round ``t``, from 0: theta turns in a plane, and so do they."""
-        if self.turned is None:
+        if self.rotated_means is None:
             return self.means
-        angle = torch.as_tensor(self.turn, dtype=self.means.dtype, device=self.means.device).unsqueeze(-1) * t
-        return torch.cos(angle) * self.means + torch.sin(angle) * self.turned
+        angle = torch.as_tensor(self.drift_rate, dtype=self.means.dtype, device=self.means.device).unsqueeze(-1) * t
+        return torch.cos(angle) * self.means + torch.sin(angle) * self.rotated_means
 
     @property
     def best_mean(self) -> Tensor:  # (*B,) of the first round
@@ -98,9 +89,9 @@ class BanditProblem:
 
         noise = cut(self.noise_std, 0) if isinstance(self.noise_std, Tensor) else self.noise_std
         mask = None if self.mask is None else cut(self.mask, 1)
-        turned = None if self.turned is None else cut(self.turned, 1)
-        turn = cut(self.turn, 0) if isinstance(self.turn, Tensor) else self.turn
-        return BanditProblem(cut(self.arms, 2), cut(self.means, 1), noise, mask, self.ids[rows], turned, turn)
+        rotated_means = None if self.rotated_means is None else cut(self.rotated_means, 1)
+        drift_rate = cut(self.drift_rate, 0) if isinstance(self.drift_rate, Tensor) else self.drift_rate
+        return BanditProblem(cut(self.arms, 2), cut(self.means, 1), noise, mask, self.ids[rows], rotated_means, drift_rate)
 
     def repeat(self, count: int) -> "BanditProblem":
         """``count`` trajectories of each problem, as a new first batch dimension, each with an id of its own."""
@@ -112,9 +103,16 @@ class BanditProblem:
         arms = self.arms if single else grow(self.arms, 2)
         noise = grow(self.noise_std, 0) if isinstance(self.noise_std, Tensor) else self.noise_std
         mask = None if self.mask is None else (self.mask if single else grow(self.mask, 1))
-        turned = None if self.turned is None else self.turned.expand(count, *self.turned.shape)
-        turn = grow(self.turn, 0) if isinstance(self.turn, Tensor) else self.turn
-        return BanditProblem(arms, self.means.expand(count, *self.means.shape), noise, mask, turned=turned, turn=turn)
+        rotated_means = None if self.rotated_means is None else self.rotated_means.expand(count, *self.rotated_means.shape)
+        drift_rate = grow(self.drift_rate, 0) if isinstance(self.drift_rate, Tensor) else self.drift_rate
+        return BanditProblem(
+            arms,
+            self.means.expand(count, *self.means.shape),
+            noise,
+            mask,
+            rotated_means=rotated_means,
+            drift_rate=drift_rate,
+        )
 
     def to(self, target: torch.dtype | torch.device | str) -> "BanditProblem":
         """The same problems in another dtype or on another device."""
@@ -122,7 +120,7 @@ class BanditProblem:
         moved = not isinstance(target, torch.dtype)
         mask = self.mask.to(target) if moved and self.mask is not None else self.mask
         ids = self.ids.to(target) if moved else self.ids
-        turned = None if self.turned is None else self.turned.to(target)
-        turn = self.turn.to(target) if isinstance(self.turn, Tensor) else self.turn
-        moved_on = {"arms": self.arms.to(target), "means": self.means.to(target), "turned": turned}
-        return replace(self, **moved_on, turn=turn, noise_std=noise, mask=mask, ids=ids)  # type: ignore[arg-type]
+        rotated_means = None if self.rotated_means is None else self.rotated_means.to(target)
+        drift_rate = self.drift_rate.to(target) if isinstance(self.drift_rate, Tensor) else self.drift_rate
+        moved_on = {"arms": self.arms.to(target), "means": self.means.to(target), "rotated_means": rotated_means}
+        return replace(self, **moved_on, drift_rate=drift_rate, noise_std=noise, mask=mask, ids=ids)  # type: ignore[arg-type]

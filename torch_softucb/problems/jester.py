@@ -5,7 +5,8 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
-from torch_softucb.problems.tables import DataError, check_range, find_table, read_table
+from torch_softucb.errors import DataError
+from torch_softucb.problems.tables import check_range, find_table, read_table
 
 _NOT_RATED = 99.0
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from torch_softucb.problems.tables import DataError, check_range, find_table, read_table
+from torch_softucb.errors import DataError
+from torch_softucb.problems.tables import check_range, find_table, read_table
 
 
 class Ratings(NamedTuple):

@@ -2,7 +2,8 @@
 
 import torch
 
-from torch_softucb.checks import check_integer, check_number, check_plane
+from torch_softucb.checks import check_integer, check_number
+from torch_softucb.problems._checks import check_plane
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.rng import normals, stream_key, uniforms
 
@@ -13,7 +14,7 @@ def synthetic_problem(
     num_arms: int = 50,
     dim: int = 10,
     noise_std: float = 0.5,
-    turn: float = 0.0,
+    drift_rate: float = 0.0,
     first: int = 0,
     generator: torch.Generator | None = None,
     device: torch.device | str | None = None,
@@ -43,9 +44,11 @@ def synthetic_problem(
     arms = torch.nn.functional.normalize(cube.T.reshape(count, num_arms, dim).contiguous(), dim=-1)
     theta = torch.nn.functional.normalize(normals(key, ids, start=size, count=dim, dtype=like.dtype).T, dim=-1)
     means = (arms @ theta.unsqueeze(-1)).squeeze(-1)
-    if not check_number(where, "turn", turn, low=0.0):
+    if not check_number(where, "drift_rate", drift_rate, low=0.0):
         return BanditProblem(arms, means, noise_std, ids=ids)
     check_plane(where, dim)
     other = normals(key, ids, start=size + dim, count=dim, dtype=like.dtype).T
     other = torch.nn.functional.normalize(other - (other * theta).sum(-1, keepdim=True) * theta, dim=-1)
-    return BanditProblem(arms, means, noise_std, ids=ids, turned=(arms @ other.unsqueeze(-1)).squeeze(-1), turn=turn)
+    return BanditProblem(
+        arms, means, noise_std, ids=ids, rotated_means=(arms @ other.unsqueeze(-1)).squeeze(-1), drift_rate=drift_rate
+    )

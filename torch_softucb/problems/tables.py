@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from torch_softucb.errors import DataError
+
 DATA_VARIABLE = "SOFTUCB_DATA"
-
-
-class DataError(ValueError):
-    """A data file is not what it should be."""
 
 
 def find_table(where: str, path: str | os.PathLike[str] | None, names: Sequence[str], folders: Sequence[str]) -> Path:

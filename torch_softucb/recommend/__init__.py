@@ -1,9 +1,9 @@
 """SoftUCB inside a recommender: head, delayed feedback, decision log, off-policy evaluation."""
 
+from torch_softucb.errors import JournalError
 from torch_softucb.recommend.export import DecisionPath
 from torch_softucb.recommend.features import FeatureMap
 from torch_softucb.recommend.head import Replay, Served, SoftUCBHead
-from torch_softucb.recommend.log.journal import JournalError
 from torch_softucb.recommend.log.reader import LoggedDecisions, log_records, read_decisions, read_log
 from torch_softucb.recommend.log.writer import DecisionLog, Place
 from torch_softucb.recommend.online_beta import OnlineBeta

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from torch_softucb.checks import check_finite, check_integer, check_same_map, check_shape
+from torch_softucb.checks import check_finite, check_integer, check_shape
+from torch_softucb.recommend._checks import check_same_map
 
 
 class FeatureMap(nn.Module):

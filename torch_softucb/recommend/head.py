@@ -8,25 +8,21 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
-from torch_softucb.checks import (
-    check_bandit,
+from torch_softucb.checks import check_choice, check_number
+from torch_softucb.policies._checks import check_bandit, check_offered, check_policy, check_slate
+from torch_softucb.policies.base import BanditPolicy
+from torch_softucb.policies.decision import Decision
+from torch_softucb.recommend._checks import (
     check_candidates,
     check_carries_features,
-    check_choice,
     check_feedback,
     check_head_policy,
     check_known_decision,
     check_named,
     check_nothing_open,
-    check_number,
-    check_offered,
-    check_policy,
     check_replayed,
     check_replica,
-    check_slate,
 )
-from torch_softucb.policies.base import BanditPolicy
-from torch_softucb.policies.decision import Decision
 from torch_softucb.recommend.features import FeatureMap
 from torch_softucb.recommend.pending import Pending
 from torch_softucb.rng import normals, stream_key, uniforms
@@ -83,7 +79,7 @@ class SoftUCBHead(nn.Module):
         torch.Size([2])
         >>> head.feedback(served.id, torch.tensor([1.0, 0.0]))  # whenever it comes
         2
-        >>> head.policy.state.seen
+        >>> head.policy.state.num_observations
         tensor(2., dtype=torch.float64)
     """
 

@@ -6,19 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
-from torch_softucb.checks import (
-    check_choice,
-    check_dual,
-    check_finite,
-    check_integer,
-    check_number,
-    check_offered,
-    check_one_beta,
-    check_policy,
-    check_shape,
-)
+from torch_softucb.checks import check_choice, check_finite, check_integer, check_number, check_shape
+from torch_softucb.policies._checks import check_offered, check_policy
 from torch_softucb.policies.decision import Decision
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
+from torch_softucb.recommend._checks import check_dual, check_one_beta
 
 
 class OnlineBeta(nn.Module):
@@ -112,13 +104,13 @@ class OnlineBeta(nn.Module):
         """
         check_dual("OnlineBeta.observe", self.auto)
         (policy,) = self._policy
-        foretold = policy(x.unsqueeze(-2), bandit=bandit)  # every item by itself
+        predicted = policy(x.unsqueeze(-2), bandit=bandit)  # every item by itself
         check_shape("OnlineBeta.observe", "reward", reward.shape, reward.shape == x.shape[:-1], f"{tuple(x.shape[:-1])}")
         check_finite("OnlineBeta.observe", "reward", reward)
-        mu_hat, width = (value.squeeze(-1).reshape(-1) for value in (foretold.mu_hat, foretold.width))
-        seen = F.add_residuals(F.Residuals(self.weight, self.squares), mu_hat, width, reward.reshape(-1).to(mu_hat))
-        self.weight.copy_(seen.weight)
-        self.squares.copy_(seen.squares)
+        mu_hat, width = (value.squeeze(-1).reshape(-1) for value in (predicted.mu_hat, predicted.width))
+        sums = F.add_residuals(F.Residuals(self.weight, self.squares), mu_hat, width, reward.reshape(-1).to(mu_hat))
+        self.weight.copy_(sums.weight)
+        self.squares.copy_(sums.squares)
 
     @torch.no_grad()
     def step(self, decision: Decision) -> None:

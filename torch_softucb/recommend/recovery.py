@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from torch_softucb.atomic_io import whole_file
-from torch_softucb.checks import check_log_place, unreadable_checkpoint
+from torch_softucb.atomic_io import unreadable_checkpoint, whole_file
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
+from torch_softucb.recommend._checks import check_log_place
 from torch_softucb.recommend.head import SoftUCBHead
 from torch_softucb.recommend.log.reader import log_records
 from torch_softucb.recommend.log.writer import DecisionLog, Place, segments

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_log_columns
+from torch_softucb.functional._checks import check_log_columns
 from torch_softucb.policies.base import BanditPolicy
 
 

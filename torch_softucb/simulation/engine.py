@@ -7,13 +7,16 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_compile, check_number, check_offered, check_same_world, check_scored
+from torch_softucb.checks import check_number
+from torch_softucb.functional.regret import _expected_regret
 from torch_softucb.functional.softmax import masked
+from torch_softucb.policies._checks import check_offered
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.rng import normals, stream_key, uniforms
+from torch_softucb.simulation._checks import check_compile, check_same_world, check_scored
 from torch_softucb.simulation.backends.compiled import Fast, compiled_round
 from torch_softucb.simulation.backends.native import native_rounds
 from torch_softucb.simulation.state import FixedArms, ForgettingArms
@@ -70,9 +73,9 @@ class Simulation:
         self.action_key = stream_key(generator, "action", like.device)
         check_number("rollout", "discount", discount, low=0.0, high=1.0, open_low=True, closed_high=True)
         if discount == 1.0:
-            self.arms = FixedArms(problem, policy.ridge_alpha, tally=policy.tallies)
+            self.arms = FixedArms(problem, policy.ridge_alpha, running_sums=policy.keeps_sums)
         else:
-            self.arms = ForgettingArms(problem, policy.ridge_alpha, discount=discount, tally=policy.tallies)
+            self.arms = ForgettingArms(problem, policy.ridge_alpha, discount=discount, running_sums=policy.keeps_sums)
         self.gamma = like.new_zeros(problem.batch_shape)  # of the round before, for coldness="lagged"
         memory = policy._fresh_memory
         fresh = like.new_empty(0) if memory is None else memory.to(like)
@@ -81,17 +84,19 @@ class Simulation:
         self.best = problem.best_mean.contiguous()
         self.drift: tuple[Tensor, Tensor, Tensor] | None = None
         # means of the first round and a quarter turn later, (K, B), and the turn of a round, (B,)
-        if problem.turned is not None:
-            turn = torch.as_tensor(problem.turn, dtype=like.dtype, device=like.device).expand(problem.batch_shape)
-            first, later = (each.movedim(-1, 0).reshape(problem.num_arms, -1) for each in (like, problem.turned))
-            self.drift = (first.contiguous(), later.contiguous(), turn.reshape(-1).contiguous())
+        if problem.rotated_means is not None:
+            drift_rate = torch.as_tensor(problem.drift_rate, dtype=like.dtype, device=like.device).expand(
+                problem.batch_shape
+            )
+            first, later = (each.movedim(-1, 0).reshape(problem.num_arms, -1) for each in (like, problem.rotated_means))
+            self.drift = (first.contiguous(), later.contiguous(), drift_rate.reshape(-1).contiguous())
         self.noise_std = torch.as_tensor(problem.noise_std, dtype=like.dtype, device=like.device)
         self._native = native_rounds(self) if compile == "native" else None
         self._compiled = compiled_round(like.device) if compile is True and not scores else None
 
     @torch.no_grad()
     def play(
-        self, rounds: int, *, look: Callable[[int], bool] = lambda t: True, stretch: int | None = None
+        self, rounds: int, *, recorded: Callable[[int], bool] = lambda t: True, stretch: int | None = None
     ) -> Iterator[Round]:
         """The next rounds. A round's tensors are views that the next one writes over; beta may change in between.
 
@@ -108,12 +113,12 @@ class Simulation:
             while i < size:
                 self.arms.check(self.t)
                 self._face(self.t)
-                if self._native is not None and not look(self.t):
-                    longest = 1 if self.policy.looks_around else stretch
+                if self._native is not None and not recorded(self.t):
+                    longest = 1 if self.policy.needs_estimate else stretch
                     limit = size if longest is None else min(size, i + longest)
-                    stop = next((j for j in range(i + 1, limit) if look(start + j)), limit)
+                    stop = next((j for j in range(i + 1, limit) if recorded(start + j)), limit)
                     yield self._stretch(self._native, noise[i:stop], draws[i:stop])
-                elif self._compiled is not None and not look(self.t):
+                elif self._compiled is not None and not recorded(self.t):
                     stop = i + 1
                     yield self._stretch(self._compiled, noise[i], draws[i])
                 else:
@@ -123,7 +128,7 @@ class Simulation:
         self.arms.check(self.t - 1)
 
     def _eager(self, noise: Tensor, draw: Tensor) -> Iterator[Round]:
-        decision, arm, reward, regret, gradient = self.decide(self.seen(self.t), self.gamma, noise, draw)
+        decision, arm, reward, regret, gradient = self.decide(self.num_observations(self.t), self.gamma, noise, draw)
         scores, looked = self._scores(decision, arm), decision.situation
         looked = None if looked is None or scores is None else looked.unsqueeze(0)
         yield Round(self.t, regret.unsqueeze(0), gradient, decision, arm, reward, scores, looked)
@@ -142,7 +147,7 @@ class Simulation:
 
     def _face(self, t: int) -> None:
         """Bring means that drift to round ``t``."""
-        if self.problem.turned is not None:
+        if self.problem.rotated_means is not None:
             self.means.copy_(self.problem.means_at(t).movedim(-1, 0))
             self.best.copy_(masked(self.present_means, self.problem.mask).amax(-1))
 
@@ -180,14 +185,14 @@ class Simulation:
         widths = F.sum_width(decision.width, mask=decision.mask)
         return torch.stack((present, score, *of_best, mean_width, covered, *of_delta, eq_13, widths)).unsqueeze(1)
 
-    def seen(self, t: int) -> Tensor:
+    def num_observations(self, t: int) -> Tensor:
         return torch.full((), t, dtype=self.means.dtype, device=self.means.device)
 
     def decide(
-        self, seen: Tensor, gamma: Tensor, noise: Tensor, draw: Tensor
+        self, num_observations: Tensor, gamma: Tensor, noise: Tensor, draw: Tensor
     ) -> tuple[Decision, Tensor, Tensor, Tensor, GradientTerms | None]:
         """One round up to the reward: decision, arm, reward, expected regret, terms of Eq. 13 if they are wanted."""
-        decision = self.policy.decide(self.arms.estimate(seen, gamma, self.memory), mask=self.problem.mask)
+        decision = self.policy.decide(self.arms.estimate(num_observations, gamma, self.memory), mask=self.problem.mask)
         arm = decision.pick(draw)
         mean = self.means.gather(0, arm.unsqueeze(0)).squeeze(0)
         return decision, arm, mean + noise, self._regret(decision, mean), self._terms(decision)
@@ -214,7 +219,7 @@ class Simulation:
     def _regret(self, decision: Decision, mean: Tensor) -> Tensor:
         if decision.probs is None:
             return self.best - mean  # unbiased: the arm was drawn from the policy
-        return self.best - (decision.probs.movedim(-1, 0) * self.means).sum(0)  # Eq. 2
+        return _expected_regret(decision.probs.movedim(-1, 0), self.means, self.best, dim=0)
 
     def state_dict(self) -> dict[str, Tensor | int]:
         """All that :meth:`play` needs to go on, for a simulation of the same policy and problem."""

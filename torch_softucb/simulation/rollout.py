@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_choice, check_integer, check_offered
+from torch_softucb.checks import check_choice, check_integer
+from torch_softucb.policies._checks import check_offered
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision
 from torch_softucb.problems.base import BanditProblem
@@ -115,10 +116,10 @@ def rollout(
     planes = like.new_empty((len(SCORES), horizon, *batch)) if scores else None
     looked: list[Tensor] = []
 
-    def look(t: int) -> bool:
+    def recorded(t: int) -> bool:
         return bool(record) and t % record_every == 0
 
-    for play in simulation.play(horizon, look=look):
+    for play in simulation.play(horizon, recorded=recorded):
         done = play.t + len(play.regret)
         regret[play.t : done] = play.regret
         for part, now in zip(total, play.gradient or (), strict=False):
@@ -127,7 +128,7 @@ def rollout(
             planes[:, play.t : done] = play.scores
         if play.situation is not None:
             looked.append(play.situation.clone())
-        for name in record if look(play.t) else ():
+        for name in record if recorded(play.t) else ():
             found = _recorded(name, play, simulation.present_means)
             kept[name].append(check_offered("rollout", f"record {name!r}", found, kind).clone())
         if progress is not None:

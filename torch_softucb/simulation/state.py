@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import NumericalError
+from torch_softucb.errors import NumericalError
 from torch_softucb.policies.decision import Estimate
 from torch_softucb.problems.base import BanditProblem
 
@@ -19,7 +19,7 @@ from torch_softucb.problems.base import BanditProblem
 class FixedArms:
     """What a batch of trajectories knows of its arms."""
 
-    def __init__(self, problem: BanditProblem, ridge_alpha: float, *, tally: bool = False) -> None:
+    def __init__(self, problem: BanditProblem, ridge_alpha: float, *, running_sums: bool = False) -> None:
         like, batch, d = problem.means, problem.batch_shape, problem.dim
         ones = [1] * len(batch)
         self.given, self.shared = problem.arms, problem.shared_arms
@@ -35,7 +35,9 @@ class FixedArms:
         self.mu_hat = torch.zeros_like(self.width_sq)  # (K, *B)
         eye = torch.eye(d, dtype=like.dtype, device=like.device) / math.sqrt(ridge_alpha)
         self.root = eye.view(d, d, *ones).repeat(1, 1, *batch)  # (d, d, *B)
-        self.tally = like.new_zeros(4, *batch) if tally else None  # observations, residual sum, log det V / alpha, sum y^2
+        self.running_sums = (
+            like.new_zeros(4, *batch) if running_sums else None
+        )  # observations, residual sum, log det V / alpha, sum y^2
         self._space: dict[torch.Size, Tensor] = {}
 
     def _times(self, matrix: Tensor, other: Tensor) -> Tensor:
@@ -71,11 +73,11 @@ class FixedArms:
                 f"{self.width_sq.dtype} is too short for this horizon or these features: use float64"
             )
 
-    def estimate(self, seen: Tensor, gamma: Tensor, memory: Tensor) -> Estimate:
+    def estimate(self, num_observations: Tensor, gamma: Tensor, memory: Tensor) -> Estimate:
         mu_hat, width = self.mu_hat.movedim(0, -1), self.width_sq.sqrt().movedim(0, -1)
         root = self.root.movedim((0, 1), (-2, -1))
-        tally = None if self.tally is None else self.tally[:3].movedim(0, -1)
-        return Estimate(mu_hat, width, seen, gamma, self.perturb, self.given, root, memory, tally)
+        running_sums = None if self.running_sums is None else self.running_sums[:3].movedim(0, -1)
+        return Estimate(mu_hat, width, num_observations, gamma, self.perturb, self.given, root, memory, running_sums)
 
     def pull(self, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
         """Take in the rewards; returns what it gathered by arm, for torch.compile: see compiled.py."""
@@ -85,8 +87,8 @@ class FixedArms:
         z = self.project(u)
         s = 1 + w.square().sum(0)
         step = (reward - self.mu_hat.gather(0, arm.unsqueeze(0)).squeeze(0)) / s
-        if self.tally is not None:
-            self.tally += torch.stack((torch.ones_like(s), step.square() * s, s.log(), torch.zeros_like(s)))
+        if self.running_sums is not None:
+            self.running_sums += torch.stack((torch.ones_like(s), step.square() * s, s.log(), torch.zeros_like(s)))
         self.mu_hat.addcmul_(z, step)
         self.width_sq.addcmul_(z, z / -s)
         self.root.addcmul_(u.unsqueeze(1), w / (s + s.sqrt()), value=-1)  # functional.ridge_root_update
@@ -94,7 +96,7 @@ class FixedArms:
 
     def state_dict(self) -> dict[str, Tensor]:
         kept = {"mu_hat": self.mu_hat, "width_sq": self.width_sq, "root": self.root}
-        return kept if self.tally is None else kept | {"tally": self.tally}
+        return kept if self.running_sums is None else kept | {"running_sums": self.running_sums}
 
 
 class ForgettingArms(FixedArms):
@@ -103,8 +105,8 @@ class ForgettingArms(FixedArms):
     Nothing can be carried forward then: every round factorises V, O(d^3 + K d^2).
     """
 
-    def __init__(self, problem: BanditProblem, ridge_alpha: float, *, discount: float, tally: bool = False) -> None:
-        super().__init__(problem, ridge_alpha, tally=tally)
+    def __init__(self, problem: BanditProblem, ridge_alpha: float, *, discount: float, running_sums: bool = False) -> None:
+        super().__init__(problem, ridge_alpha, running_sums=running_sums)
         like, batch, d = problem.means, problem.batch_shape, problem.dim
         ones = [1] * len(batch)
         eye = torch.eye(d, dtype=like.dtype, device=like.device).view(d, d, *ones)
@@ -122,11 +124,11 @@ class ForgettingArms(FixedArms):
         self.mu_hat.copy_(mu_hat.movedim(-1, 0))
         self.width_sq.copy_(width.square().movedim(-1, 0))
         self.root.copy_(root.movedim((-2, -1), (0, 1)))
-        if self.tally is not None:
-            count, squares = self.discount * self.tally[0] + 1, self.discount * self.tally[3] + reward.square()
+        if self.running_sums is not None:
+            count, squares = self.discount * self.running_sums[0] + 1, self.discount * self.running_sums[3] + reward.square()
             log_det = -2 * root.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
             log_det = log_det - len(x) * math.log(self.ridge_alpha)
-            self.tally.copy_(torch.stack((count, F.residual_sum(squares, root, b), log_det, squares)))
+            self.running_sums.copy_(torch.stack((count, F.residual_sum(squares, root, b), log_det, squares)))
         return x, reward
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -1,5 +1,6 @@
 """Learning beta with Lightning: offline (Algorithm 2), online (Algorithm 3), watched in TensorBoard."""
 
+from torch_softucb.errors import BetaWarning
 from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.log_adam import RelativeAdam
 from torch_softucb.problems.family import Family
@@ -7,7 +8,7 @@ from torch_softucb.training.checkpoint import AtomicCheckpointIO
 from torch_softucb.training.dashboard import Dashboard
 from torch_softucb.training.data import BanditDataModule, FamilyDataModule
 from torch_softucb.training.meta import SoftUCBMeta
-from torch_softucb.training.module import BetaWarning, SoftUCBModule
+from torch_softucb.training.module import SoftUCBModule
 from torch_softucb.training.offline import SoftUCBOffline
 from torch_softucb.training.online import SoftUCBOnline
 from torch_softucb.training.trainer import trainer_for

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from lightning.fabric.plugins.io import CheckpointIO
 
-from torch_softucb.atomic_io import whole_file
-from torch_softucb.checks import check_training_checkpoint, unreadable_checkpoint
+from torch_softucb.atomic_io import unreadable_checkpoint, whole_file
+from torch_softucb.training._checks import check_training_checkpoint
 
 
 class AtomicCheckpointIO(CheckpointIO):

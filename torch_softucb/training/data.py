@@ -8,11 +8,12 @@ from typing import Any, Protocol
 import lightning as L
 import torch
 
-from torch_softucb.checks import check_divides, check_integer, check_number, check_seed_kept
+from torch_softucb.checks import check_divides, check_integer, check_number
 from torch_softucb.learning.episode import Episode, stage_seed
 from torch_softucb.problems import synthetic_problem
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.problems.family import Family
+from torch_softucb.training._checks import check_seed_kept
 
 
 class EpisodeSource(Protocol):

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from torch_softucb.training.tags import RIVALS
+from torch_softucb.training.tags import BASELINES
 
-NAMES = {"soft_ucb": "SoftUCB, beta frozen", "soft_ucb_online": "SoftUCB online", **RIVALS}
+NAMES = {"soft_ucb": "SoftUCB, beta frozen", "soft_ucb_online": "SoftUCB online", **BASELINES}
 
 
 def regret_figure(curves: Mapping[str, Tensor], title: str = "") -> Figure:  # name -> (T, B) cumulative regret

@@ -92,8 +92,8 @@ class SoftUCBMeta(L.LightningModule):
         problem, horizon = episode.problem, episode.horizon
         noise = torch.as_tensor(problem.noise_std, device=problem.means.device).mean()
         own = episode.play(self.policy(problem.dim, horizon), horizon=horizon, compile=self.compile_rounds)
-        rival = LinUCB(problem.dim, beta=float(2 * noise), ridge_alpha=self.kind["ridge_alpha"], device=self.device)
-        other = episode.play(rival, horizon=horizon, compile=self.compile_rounds)
+        baseline = LinUCB(problem.dim, beta=float(2 * noise), ridge_alpha=self.kind["ridge_alpha"], device=self.device)
+        other = episode.play(baseline, horizon=horizon, compile=self.compile_rounds)
         ratio = own.regret.sum(0).mean() / other.regret.sum(0).mean().clamp(min=1e-9)
         count = problem.batch_shape.numel()
         self.log("family/validation_ratio", ratio, prog_bar=True, batch_size=count, sync_dist=self.trainer.world_size > 1)

@@ -10,25 +10,16 @@ from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import (
-    check_checkpoint_dim,
-    check_checkpoint_kind,
-    check_compile,
-    check_episodes,
-    check_integer,
-    check_number,
-    check_same_world,
-)
+from torch_softucb.checks import check_integer, check_number
+from torch_softucb.errors import BetaWarning
 from torch_softucb.learning.dual import Dual
 from torch_softucb.learning.episode import Episode
 from torch_softucb.policies import BanditPolicy, EpsilonGreedy, LinTS, LinUCB, SoftUCBPolicy
+from torch_softucb.simulation._checks import check_compile, check_same_world
+from torch_softucb.training._checks import check_checkpoint_dim, check_checkpoint_kind, check_episodes
 from torch_softucb.training.data import BanditDataModule, planned_steps
 
-LOOKED_AT = ("gamma", "num_suboptimal", "entropy", "coverage", "probs", "beta")
-
-
-class BetaWarning(UserWarning):
-    """beta is running away."""
+RECORDED = ("gamma", "num_suboptimal", "entropy", "coverage", "probs", "beta")
 
 
 class SoftUCBModule(L.LightningModule):
@@ -117,7 +108,7 @@ class SoftUCBModule(L.LightningModule):
             dtype=own.dtype,
         )
 
-    def rivals(self) -> dict[str, BanditPolicy]:
+    def baselines(self) -> dict[str, BanditPolicy]:
         dim, alpha = self.policy.dim, self.policy.ridge_alpha
         kind: dict[str, Any] = {"ridge_alpha": alpha, "device": self.policy.device, "dtype": self.policy.dtype}
         return {
@@ -136,7 +127,7 @@ class SoftUCBModule(L.LightningModule):
     def evaluate(self, episode: Episode) -> dict[str, Tensor]:
         """Cumulative regret curves (T, B) of SoftUCB with beta frozen and of its rivals: same problems, same noise."""
         curves = {}
-        for name, policy in {"soft_ucb": self.frozen_policy(), **self.rivals()}.items():
+        for name, policy in {"soft_ucb": self.frozen_policy(), **self.baselines()}.items():
             key = (name, episode.noise_seed, episode.action_seed)
             if name not in ("soft_ucb", "lin_ucb_same_beta") and key in self._played:
                 curves[name] = self._played[key]  # does not depend on beta: played once
@@ -160,8 +151,8 @@ class SoftUCBModule(L.LightningModule):
         self.curves, self._validated = curves, self.global_step
         last = curves["soft_ucb"][-1]
         mean, band = float(last.mean()), 1.96 * float(last.std(correction=0)) / math.sqrt(len(last))
-        rivals = {f"validation/{name}": float(curve[-1].mean()) for name, curve in curves.items()}
-        return rivals | {"validation/soft_ucb_low": mean - band, "validation/soft_ucb_high": mean + band}
+        baselines = {f"validation/{name}": float(curve[-1].mean()) for name, curve in curves.items()}
+        return baselines | {"validation/soft_ucb_low": mean - band, "validation/soft_ucb_high": mean + band}
 
     def log_row(self, values: dict[str, Any], *, batch_size: int) -> None:
         """Log under the x-axis of this kind of training; with several processes, the mean of their shares."""

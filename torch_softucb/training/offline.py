@@ -14,7 +14,7 @@ from torch_softucb.learning.log_adam import RelativeAdam
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.training.data import planned_steps
-from torch_softucb.training.module import LOOKED_AT, SoftUCBModule
+from torch_softucb.training.module import RECORDED, SoftUCBModule
 
 _RATES = {"paper": 5.0, "auto": 0.25}  # with SGD; the other estimators take RelativeAdam
 
@@ -87,15 +87,15 @@ class SoftUCBOffline(SoftUCBModule):
             compile=compile,
         )
         self.estimator = ESTIMATORS[estimator]
-        self.register_buffer("trajectories_seen", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("trajectories_played", torch.zeros((), dtype=torch.int64))
         module = policy.beta_module is not None  # its weights are in the state
         self.save_hyperparameters(ignore=["optimizer", "scheduler", *(["beta_init"] if module else [])])
 
-    trajectories_seen: Tensor
+    trajectories_played: Tensor
 
     @property
     def axis_value(self) -> int:
-        return int(self.trajectories_seen)
+        return int(self.trajectories_played)
 
     @property
     def relative(self) -> bool:  # type: ignore[override]
@@ -117,10 +117,10 @@ class SoftUCBOffline(SoftUCBModule):
     def training_step(self, episode: Episode, batch_idx: int) -> Tensor:
         beta = self.mean_beta
         signal = self.estimator(
-            self.policy, episode, horizon=self.horizon, eta=self.eta, record=LOOKED_AT, compile=self.compile_rounds
+            self.policy, episode, horizon=self.horizon, eta=self.eta, record=RECORDED, compile=self.compile_rounds
         )
         count = episode.problem.batch_shape.numel()
-        self.trajectories_seen += count * self.trainer.world_size
+        self.trajectories_played += count * self.trainer.world_size
         played = signal.trajectory
         self.last_probs = played.records["probs"][-1]
         regret = played.regret.sum(0).mean()
@@ -134,7 +134,7 @@ class SoftUCBOffline(SoftUCBModule):
                 "policy/beta": beta,
                 "policy/beta_bound": self.beta_bound,
                 "policy/eta": self.present_eta,
-                **{f"policy/{name}": mean_record(played, name) for name in LOOKED_AT if name not in ("probs", "beta")},
+                **{f"policy/{name}": mean_record(played, name) for name in RECORDED if name not in ("probs", "beta")},
                 "grad/reward": signal.reward_gradient,
                 "grad/penalty": signal.penalty_gradient,
                 "loss/objective": -signal.loss.detach(),

@@ -7,20 +7,19 @@ from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import (
-    check_choice,
-    check_episodes,
-    check_integer,
-    check_not_played,
-    check_one_episode,
-    check_one_process,
-    check_same_world,
-    check_whole_horizon,
-)
+from torch_softucb.checks import check_choice, check_integer
 from torch_softucb.learning.dual import OnlineDual
 from torch_softucb.learning.episode import Episode
 from torch_softucb.policies import SoftUCBPolicy
+from torch_softucb.simulation._checks import check_same_world
 from torch_softucb.simulation.engine import Round, Simulation
+from torch_softucb.training._checks import (
+    check_episodes,
+    check_not_played,
+    check_one_episode,
+    check_one_process,
+    check_whole_horizon,
+)
 from torch_softucb.training.data import BanditDataModule
 from torch_softucb.training.module import SoftUCBModule
 
@@ -164,7 +163,7 @@ class SoftUCBOnline(SoftUCBModule):
         simulation = self._open(episode)
         optimizer = self.optimizers()
         end, every = min(simulation.t + self.rounds_per_step, self.horizon), isinstance(self.eta, OnlineDual)
-        for play in simulation.play(end - simulation.t, look=lambda t: every or t + 1 == end, stretch=1):
+        for play in simulation.play(end - simulation.t, recorded=lambda t: every or t + 1 == end, stretch=1):
             gradient = self._learn(play)
             last = play.t + 1 == end
             (optimizer if last else optimizer.optimizer).step()  # type: ignore[union-attr]  # Lightning counts one a step

@@ -1,6 +1,6 @@
 """Every TensorBoard tag, once, with what it means. The README quotes this list; a test compares it with a real run."""
 
-RIVALS = {
+BASELINES = {
     "lin_ucb_bound": "LinUCB at Eq. 5's radius",
     "lin_ucb_same_beta": "LinUCB at SoftUCB's present beta",
     "lin_ts": "LinTS at Agrawal & Goyal's scale",
@@ -23,7 +23,7 @@ TAGS = {
     "validation/soft_ucb": "regret of SoftUCB with beta frozen, on the validation problems",
     "validation/soft_ucb_low": "the same, lower end of the mean's 95% band",
     "validation/soft_ucb_high": "the same, upper end of the mean's 95% band",
-    **{f"validation/{name}": f"regret of {what}, same problems, same noise" for name, what in RIVALS.items()},
+    **{f"validation/{name}": f"regret of {what}, same problems, same noise" for name, what in BASELINES.items()},
     "validation/figure": "figure: cumulative regret of all of them over the rounds, mean with 95% band",
     "policy/probs": "histogram of the arm probabilities in the last round that was looked at",
     "final/regret": "regret of SoftUCB at the end of the run, beside the hyper-parameters (HPARAMS tab)",
@@ -46,7 +46,7 @@ LAYOUT = {
             "Margin",
             ["validation/soft_ucb", "validation/soft_ucb_low", "validation/soft_ucb_high"],
         ],
-        "regret against baselines": ["Multiline", ["validation/soft_ucb$", *(f"validation/{name}" for name in RIVALS)]],
+        "regret against baselines": ["Multiline", ["validation/soft_ucb$", *(f"validation/{name}" for name in BASELINES)]],
         "gradient parts": ["Multiline", ["grad/reward", "grad/penalty"]],
         "coverage": ["Multiline", ["policy/coverage"]],
     }

@@ -12,7 +12,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from torch_softucb.training.checkpoint import AtomicCheckpointIO
 from torch_softucb.training.dashboard import Dashboard
 from torch_softucb.training.module import SoftUCBModule
-from torch_softucb.training.tags import RIVALS
+from torch_softucb.training.tags import BASELINES
 
 
 def trainer_for(log_dir: str | Path = "lightning_logs", **kind: Any) -> L.Trainer:
@@ -47,11 +47,11 @@ def summary(model: SoftUCBModule, log_dir: str | None) -> str:
     rounds = model.rounds_played
     regret = "not validated" if own is None else f"regret {own:.1f} over {rounds} rounds"
     lines = [f"beta {model.mean_beta:.3f} (Eq. 5's bound: {model.beta_bound:.2f}), {regret}."]
-    for name, what in RIVALS.items():
+    for name, what in BASELINES.items():
         if own is not None and name in model.curves:
-            rival = float(model.curves[name][rounds - 1].mean())
-            times = f", {rival / own:.2f} times as much" if own > 0 else ""
-            lines.append(f"  {what}: {rival:.1f}{times}")
+            baseline = float(model.curves[name][rounds - 1].mean())
+            times = f", {baseline / own:.2f} times as much" if own > 0 else ""
+            lines.append(f"  {what}: {baseline:.1f}{times}")
     lines.append(f"Look: tensorboard --logdir {log_dir}" if log_dir else "No log was written.")
     return "\n".join(lines)
 

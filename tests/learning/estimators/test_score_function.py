@@ -9,7 +9,7 @@ import torch
 from torch_softucb import BanditProblem, ScheduleBeta, SoftUCBPolicy, rollout, synthetic_problem
 from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.estimators.finite_difference import common_random_numbers, difference
-from torch_softucb.learning.estimators.score_function import BASELINES, credit, play, slopes, trajectory
+from torch_softucb.learning.estimators.score_function import CONTROL_VARIATES, credit, play, slopes, trajectory
 from torch_softucb.simulation.trajectory import SCORES
 from torch_softucb.training.offline import SoftUCBOffline
 
@@ -50,8 +50,8 @@ def _estimates(beta, seeded, *, horizon, problems, coldness="smooth"):
     found = {"differences": (ends[0] - ends[1]) / (2 * step)}
     played = play(policy, Episode(problem, 7, 8), horizon=horizon, compile="native")
     best = problem[: problems // 8].best_mean
-    for baseline in BASELINES:
-        found[baseline] = slopes(played, baseline=baseline, best_mean=best).sum(0).double().mean(0)
+    for control_variate in CONTROL_VARIATES:
+        found[control_variate] = slopes(played, control_variate=control_variate, best_mean=best).sum(0).double().mean(0)
     return {name: (float(v.mean()), float(v.std() / math.sqrt(len(v)))) for name, v in found.items()}
 
 
@@ -61,8 +61,8 @@ def test_unbiased_with_smooth_and_steadier_with_baselines(beta, seeded):
     got = _estimates(beta, seeded, horizon=48, problems=2**16)
     print(beta, {name: f"{value:.2f} +- {error:.2f}" for name, (value, error) in got.items()})
     want, error = got["differences"]
-    for baseline in BASELINES:
-        assert abs(got[baseline][0] - want) < 3 * math.hypot(got[baseline][1], error) + 0.01 * abs(want)
+    for control_variate in CONTROL_VARIATES:
+        assert abs(got[control_variate][0] - want) < 3 * math.hypot(got[control_variate][1], error) + 0.01 * abs(want)
     assert got["state"][1] < 0.5 * got["none"][1]
     assert got["state"][1] < got["leave_one_out"][1]
 

@@ -34,8 +34,8 @@ MODULES = {
 }
 
 
-def problem_of(seeded, *, masked=False, turn=0.0, count=20):
-    problem = synthetic_problem(num_problems=count, num_arms=9, dim=4, turn=turn, generator=seeded(0), dtype=D)
+def problem_of(seeded, *, masked=False, drift_rate=0.0, count=20):
+    problem = synthetic_problem(num_problems=count, num_arms=9, dim=4, drift_rate=drift_rate, generator=seeded(0), dtype=D)
     if not masked:
         return problem
     mask = torch.rand(count, 9, generator=seeded(1)) > 0.4
@@ -59,7 +59,7 @@ def test_policy_and_rollout_see_the_same_situation(masked, discount, seeded):
         decision = policy(problem.arms, mask=problem.mask)
         torch.testing.assert_close(decision.situation, played.situation[t], atol=1e-9, rtol=0)
         torch.testing.assert_close(decision.beta, played.records["beta"][t], atol=1e-9, rtol=0)
-        looked = dict(zip(module.looks_at, decision.situation.unbind(-1), strict=True))
+        looked = dict(zip(module.inputs, decision.situation.unbind(-1), strict=True))
         residual = squares - (b * torch.linalg.solve(V, b)).sum(-1)
         torch.testing.assert_close(looked["log_noise"], 0.5 * torch.log((residual + 1) / (count + 1)), atol=1e-9, rtol=0)
         torch.testing.assert_close(looked["log_det"], (torch.logdet(V) - 4 * math.log(0.7)) / 4, atol=1e-9, rtol=0)
@@ -81,13 +81,13 @@ def test_policy_and_rollout_see_the_same_situation(masked, discount, seeded):
 
 @needs_compiler
 @pytest.mark.parametrize("name", MODULES)
-@pytest.mark.parametrize("turn", [0.0, 0.01])
+@pytest.mark.parametrize("drift_rate", [0.0, 0.01])
 @pytest.mark.parametrize("discount", [1.0, 0.97])
 @pytest.mark.parametrize("masked", [False, True])
-def test_the_native_kernel_plays_modules_drift_and_forgetting_like_eager(name, turn, discount, masked, seeded):
-    if masked and turn:
+def test_the_native_kernel_plays_modules_drift_and_forgetting_like_eager(name, drift_rate, discount, masked, seeded):
+    if masked and drift_rate:
         pytest.skip("masks and drift are tested apart")
-    problem = problem_of(seeded, masked=masked, turn=turn)
+    problem = problem_of(seeded, masked=masked, drift_rate=drift_rate)
     policy = SoftUCBPolicy(4, beta_init=MODULES[name](seeded), coldness="smooth", learn_delta=True, dtype=D)
     kind = {"horizon": 40, "scores": True, "gradient": True, "discount": discount}
     eager, native = (rollout(policy, problem, generator=seeded(3), compile=way, **kind) for way in (False, "native"))
@@ -105,9 +105,9 @@ def test_modules_compile_without_a_break(name, seeded):
     policy = SoftUCBPolicy(4, beta_init=MODULES[name](seeded), coldness="smooth", dtype=D)
     for discount in (1.0, 0.97):
         kind = {"horizon": 20, "discount": discount, "generator": seeded(3)}
-        eager = rollout(policy, problem_of(seeded, turn=0.01), **kind)
+        eager = rollout(policy, problem_of(seeded, drift_rate=0.01), **kind)
         kind["generator"] = seeded(3)
-        fast = rollout(policy, problem_of(seeded, turn=0.01), compile=True, **kind)
+        fast = rollout(policy, problem_of(seeded, drift_rate=0.01), compile=True, **kind)
         torch.testing.assert_close(fast.regret, eager.regret, atol=1e-10, rtol=0)
 
 
@@ -251,8 +251,8 @@ def test_delta_is_learned_within_its_range():
 def test_what_cannot_be_is_refused(seeded):
     with pytest.raises(ValueError, match="beta must be a number, or one a bandit, got ScheduleBeta"):
         _ = SoftUCBPolicy(4, beta_init=ScheduleBeta(10)).beta
-    with pytest.raises(ValueError, match="looks_at must be one of"):
-        SituationBeta(horizon=10, looks_at=("weather",))
+    with pytest.raises(ValueError, match="inputs must be one of"):
+        SituationBeta(horizon=10, inputs=("weather",))
     with pytest.raises(ValueError, match="segments must be integers >= 0"):
         SegmentBeta(torch.tensor([0.5]))
     with pytest.raises(ValueError, match="init must be"):
@@ -262,9 +262,9 @@ def test_what_cannot_be_is_refused(seeded):
             ScheduleBeta(10, init=init)
     with pytest.raises(TypeError, match="init must be a floating point tensor"):
         ScheduleBeta(10, init=torch.tensor([1, 2]))
-    for names in ((), ("seen", "seen")):
-        with pytest.raises(ValueError, match="looks_at must be at least one name, each of them once"):
-            SituationBeta(horizon=10, looks_at=names)
+    for names in ((), ("num_observations", "num_observations")):
+        with pytest.raises(ValueError, match="inputs must be at least one name, each of them once"):
+            SituationBeta(horizon=10, inputs=names)
     for wrong, named in ((torch.nn.Linear(2, 1), "Linear"), (ScheduleBeta, "the class ScheduleBeta")):
         with pytest.raises(TypeError, match=f"must be a number, a tensor or a BetaModule that was made, got {named}"):
             SoftUCBPolicy(4, beta_init=wrong)
@@ -289,7 +289,7 @@ def test_the_pretrained_network_comes_with_the_package():
     policy = SoftUCBPolicy.pretrained(10, horizon=500)
     assert policy.beta_module.horizon == 500
     assert policy.delta > 0.99  # learned with it
-    assert set(policy.beta_module.looks_at) <= set(SITUATION)
+    assert set(policy.beta_module.inputs) <= set(SITUATION)
     problem = synthetic_problem(num_problems=64, dim=10, generator=torch.Generator().manual_seed(0))
     kind = {"horizon": 300, "generator": torch.Generator().manual_seed(1)}
     learned = rollout(policy, problem, **kind).regret.sum(0).mean()

@@ -183,7 +183,7 @@ def test_a_checkpoint_and_a_log_that_overlap_count_nothing_twice(tmp_path):
     for _ in range(2):
         restart(again, tmp_path / "log", tmp_path / "head.pt")
         restart(again, tmp_path / "log")
-        assert again.policy.state.seen == 2
+        assert again.policy.state.num_observations == 2
         assert again.open_decisions.tolist() == served.id[3:].tolist()
     with pytest.raises(ValueError, match="holds no decision log"):
         restart(head(), tmp_path / "nothing")

@@ -6,10 +6,11 @@ import torch
 
 from tests.policies.cases import POLICIES
 from torch_softucb import BanditProblem, LinUCB, NumericalError, SoftUCBPolicy, rollout, synthetic_problem
+from torch_softucb.errors import CompileWarning
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision
 from torch_softucb.simulation.backends import native
-from torch_softucb.simulation.backends.compiled import CompileWarning, find_compiler
+from torch_softucb.simulation.backends.compiled import find_compiler
 from torch_softucb.simulation.engine import Simulation
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
@@ -39,7 +40,7 @@ def assert_plays_like_eager(compile, policy, problem, seeded, horizon=60, **kind
     runs = []
     for mode in (False, compile):
         simulation = Simulation(policy, problem, generator=seeded(9), gradient=soft, compile=mode)
-        rounds = list(simulation.play(horizon, look=lambda t: t % 23 == 22))
+        rounds = list(simulation.play(horizon, recorded=lambda t: t % 23 == 22))
         terms = [sum(part) for part in zip(*(play.gradient for play in rounds), strict=True)] if soft else []
         runs.append([torch.cat([play.regret for play in rounds]), *terms, *simulation.state_dict().values()])
     for eager, fast in zip(*runs, strict=True):
@@ -77,8 +78,10 @@ def test_float32_stays_with_float64_over_1024_rounds(shared, seeded):
         mode = "native" if dtype == torch.float32 else False
         policy = SoftUCBPolicy(10, beta_init=0.6, dtype=dtype)
         simulation = Simulation(policy, problem.to(dtype), generator=seeded(1), compile=mode)
-        regret = torch.cat([play.regret for play in simulation.play(1024, look=lambda t: False)])
-        decision = policy.decide(simulation.arms.estimate(simulation.seen(1024), simulation.gamma, simulation.memory))
+        regret = torch.cat([play.regret for play in simulation.play(1024, recorded=lambda t: False)])
+        decision = policy.decide(
+            simulation.arms.estimate(simulation.num_observations(1024), simulation.gamma, simulation.memory)
+        )
         ends.append((regret.double(), decision))
     (regret, short), (want, long) = ends
     same = (short.width.double() - long.width).abs().amax(-1) < 1e-3  # another arm anywhere moves a width by more
@@ -188,7 +191,7 @@ def test_a_v_that_cannot_be_factorised_is_told_in_a_long_stretch_too(seeded):
     def told(alone, stretch):
         simulation = Simulation(policy, alone, generator=seeded(1), discount=0.99, compile="native")
         try:
-            for _ in simulation.play(200, look=lambda t: False, stretch=stretch):
+            for _ in simulation.play(200, recorded=lambda t: False, stretch=stretch):
                 pass
         except NumericalError:
             return True

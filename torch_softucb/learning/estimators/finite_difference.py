@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_handful
+from torch_softucb.learning._checks import check_handful
 from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.estimators.base import Signal
 from torch_softucb.policies import SoftUCBPolicy

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_delta_fixed
+from torch_softucb.learning._checks import check_delta_fixed
 from torch_softucb.learning.dual import Dual, mean_of_processes
 from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.estimators.base import Signal, climb

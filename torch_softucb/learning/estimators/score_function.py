@@ -14,7 +14,7 @@ from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.simulation.trajectory import Trajectory
 
 REPLICATES = 8  # trajectories of one problem
-BASELINES = ("none", "leave_one_out", "state")
+CONTROL_VARIATES = ("none", "leave_one_out", "state")
 
 
 def play(
@@ -35,7 +35,7 @@ def play(
 def credit(
     trajectory: Trajectory,
     *,
-    baseline: str = "state",
+    control_variate: str = "state",
     best_mean: Tensor | float = 0.0,  # (P,) what regret is measured from; matters without a baseline only
 ) -> Tensor:  # (T, R, P) or (T, P), as the trajectory
     """The reward to go that each draw is credited with.
@@ -43,26 +43,28 @@ def credit(
     ``leave_one_out`` subtracts that of the other trajectories of the same problem. ``state`` also subtracts what the state
     before the draw foretells of it: a linear function of how the truly best arm stands, fitted round by round.
     """
-    check_choice("trajectory", "baseline", baseline, BASELINES)
+    check_choice("trajectory", "control_variate", control_variate, CONTROL_VARIATES)
     to_go = F.reward_to_go(best_mean - trajectory.regret)
-    if baseline == "none":
+    if control_variate == "none":
         return to_go
     names = ("best_prob", "best_index", "best_width", "mean_width")
     known = [*(trajectory.scores[name] for name in names), trajectory.regret]
     if to_go.dim() == 2:  # one trajectory of each problem: the others' mean would bring it into its own centre by the fit
         state = torch.stack([*known, torch.ones_like(to_go)], dim=-1).unsqueeze(1)
-        if baseline == "state" and F.can_foretell(state):
-            return to_go - F.foretold(state, to_go.unsqueeze(1)).squeeze(1)
+        if control_variate == "state" and F.enough_to_fit(state):
+            return to_go - F.linear_prediction(state, to_go.unsqueeze(1)).squeeze(1)
         return F.leave_one_out(to_go.unsqueeze(1)).squeeze(1)
     to_go = F.leave_one_out(to_go)
     state = torch.stack([F.leave_one_out(values) for values in known], dim=-1)
-    return to_go - F.foretold(state, to_go) if baseline == "state" and F.can_foretell(state) else to_go
+    return to_go - F.linear_prediction(state, to_go) if control_variate == "state" and F.enough_to_fit(state) else to_go
 
 
-def slopes(trajectory: Trajectory, *, baseline: str = "state", best_mean: Tensor | float = 0.0) -> Tensor:  # (T, R, P)
+def slopes(
+    trajectory: Trajectory, *, control_variate: str = "state", best_mean: Tensor | float = 0.0
+) -> Tensor:  # (T, R, P)
     """What each round says about the whole trajectory's reward: over rounds, the sum of its means is dJ/dbeta."""
     scores = trajectory.scores
-    return scores["present"] + scores["score"] * credit(trajectory, baseline=baseline, best_mean=best_mean)
+    return scores["present"] + scores["score"] * credit(trajectory, control_variate=control_variate, best_mean=best_mean)
 
 
 def trajectory(

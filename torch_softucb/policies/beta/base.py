@@ -8,23 +8,21 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from torch_softucb.checks import (
-    check_integer,
-)
-from torch_softucb.policies.beta.situation import _FROM_TALLY, _LOOKS
+from torch_softucb.checks import check_integer
+from torch_softucb.policies.beta.situation import _FROM_SUMS, _INPUTS
 from torch_softucb.policies.decision import Estimate
 
 
 class BetaModule(nn.Module, ABC):
     """beta >= 0 from what a decision is about."""
 
-    looks_at: Sequence[str] = ()  # names of SITUATION
+    inputs: Sequence[str] = ()  # names of SITUATION
     lr = 0.02  # by how much trainers move its parameters a step, by default
 
     @abstractmethod
     def forward(
         self,
-        situation: Tensor,  # (*B, F) the numbers of `looks_at`; any leading dims
+        situation: Tensor,  # (*B, F) the numbers of `inputs`; any leading dims
         bandit: Tensor | None = None,  # (N,) rows of the policy's batch
     ) -> Tensor:  # (*B,), or what broadcasts to it
         """beta of every situation."""
@@ -55,19 +53,19 @@ class BetaModule(nn.Module, ABC):
         """A number for what it says, before it was asked."""
 
     @property
-    def needs_tally(self) -> bool:
-        return any(name in _FROM_TALLY for name in self.looks_at)
+    def needs_sums(self) -> bool:
+        return any(name in _FROM_SUMS for name in self.inputs)
 
     @property
-    def looks_around(self) -> bool:
+    def needs_estimate(self) -> bool:
         """Does it look at more than the number of observations?"""
-        return any(name != "seen" for name in self.looks_at)
+        return any(name != "num_observations" for name in self.inputs)
 
     def situation(self, estimate: Estimate, mask: Tensor | None) -> Tensor:  # (*B, F), or (F,) when it looks at time alone
         like = estimate.mu_hat
-        looks = [_LOOKS[name](estimate, mask).to(like.dtype) for name in self.looks_at]
+        looks = [_INPUTS[name](estimate, mask).to(like.dtype) for name in self.inputs]
         if not looks:
             return like.new_empty(0)
-        if not self.looks_around:
+        if not self.needs_estimate:
             return torch.stack(looks, dim=-1)
-        return torch.stack([look.expand(like.shape[:-1]) for look in looks], dim=-1)
+        return torch.stack([recorded.expand(like.shape[:-1]) for recorded in looks], dim=-1)

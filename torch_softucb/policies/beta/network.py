@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_choice, check_integer, check_looks_at, check_number
+from torch_softucb.checks import check_choice, check_integer, check_number
+from torch_softucb.policies._checks import check_inputs
 from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.beta.situation import SITUATION
 
@@ -28,7 +29,7 @@ class SituationBeta(BetaModule):
         horizon: T, for t / T.
         init: beta before anything was learned.
         hidden: units of the hidden layer.
-        looks_at: what it sees, names of :data:`SITUATION`; ``seen`` becomes t / T and log(1 + t) and log T.
+        inputs: what it sees, names of :data:`SITUATION`; ``num_observations`` becomes t / T and log(1 + t) and log T.
 
     Example:
         >>> from torch_softucb import SoftUCBPolicy
@@ -37,15 +38,15 @@ class SituationBeta(BetaModule):
         tensor(0.5000, grad_fn=<MulBackward0>)
     """
 
-    def __init__(self, *, horizon: int, init: float = 1.0, hidden: int = 16, looks_at: Sequence[str] = SITUATION) -> None:
+    def __init__(self, *, horizon: int, init: float = 1.0, hidden: int = 16, inputs: Sequence[str] = SITUATION) -> None:
         super().__init__()
         self.horizon = check_integer("SituationBeta", "horizon", horizon, low=1)
         self.init = check_number("SituationBeta", "init", init, low=0.0, open_low=True)
-        for name in looks_at:
-            check_choice("SituationBeta", "looks_at", name, SITUATION)
-        check_looks_at("SituationBeta", looks_at)
-        self.looks_at = tuple(looks_at)
-        size = len(self.looks_at) + 2 * ("seen" in self.looks_at)
+        for name in inputs:
+            check_choice("SituationBeta", "inputs", name, SITUATION)
+        check_inputs("SituationBeta", inputs)
+        self.inputs = tuple(inputs)
+        size = len(self.inputs) + 2 * ("num_observations" in self.inputs)
         self.hidden = nn.Linear(size, check_integer("SituationBeta", "hidden", hidden, low=1))
         self.linear = nn.Linear(size, 1)
         self.correction = nn.Linear(hidden, 1, bias=False)
@@ -74,33 +75,33 @@ class SituationBeta(BetaModule):
         """Write the network as safetensors, with what is to be known about it."""
         from safetensors.torch import save_file
 
-        made = {"init": self.init, "hidden": self.hidden.out_features, "looks_at": list(self.looks_at)}
+        made = {"init": self.init, "hidden": self.hidden.out_features, "inputs": list(self.inputs)}
         save_file(self.state_dict(), path, metadata={"module": json.dumps(made), **about})
 
     @property
     def typical(self) -> float:
         return self.init
 
-    def inputs(self, situation: Tensor) -> Tensor:  # (*B, F) -> (*B, inputs)
+    def scaled(self, situation: Tensor) -> Tensor:  # (*B, F) -> (*B, inputs)
         parts = []
-        for i, name in enumerate(self.looks_at):
+        for i, name in enumerate(self.inputs):
             value = situation[..., i]
-            if name == "seen":
+            if name == "num_observations":
                 long = torch.full_like(value, math.log(self.horizon) - 7)
                 parts += [(2 * value / self.horizon).clamp(max=2) - 1, torch.log1p(value) / 3 - 1, long / 2]
             else:
-                centre, size = _INPUTS[name]
+                centre, size = _CENTRE_AND_SCALE[name]
                 parts.append((value - centre) / size)
         return torch.stack(parts, dim=-1)
 
     def forward(self, situation: Tensor, bandit: Tensor | None = None) -> Tensor:
-        inputs = self.inputs(situation)
-        bend = self.linear(inputs) + self.correction(torch.tanh(self.hidden(inputs)))
+        scaled = self.scaled(situation)
+        bend = self.linear(scaled) + self.correction(torch.tanh(self.hidden(scaled)))
         beta: Tensor = self.init * F.bounded(bend.squeeze(-1), -_MOST, _MOST).exp()
         return beta
 
 
-_INPUTS = {  # where an input usually lies, and how far it strays
+_CENTRE_AND_SCALE = {  # where an input usually lies, and how far it strays
     "log_arms": (4.0, 1.0),
     "log_dim": (2.3, 0.7),
     "log_noise": (-1.0, 1.0),

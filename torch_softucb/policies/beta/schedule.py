@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from torch_softucb.checks import check_float_tensor, check_integer, check_number, check_positive, check_shape
+from torch_softucb.checks import check_float_tensor, check_integer, check_number, check_shape
+from torch_softucb.policies._checks import check_positive
 from torch_softucb.policies.beta.base import BetaModule
 
 
@@ -23,7 +24,7 @@ class ScheduleBeta(BetaModule):
         tensor([1.0000, 0.7500, 0.5000, 0.5000], grad_fn=<SumBackward1>)
     """
 
-    looks_at = ("seen",)
+    inputs = ("num_observations",)
     lr = 0.1  # of logarithms
 
     def __init__(self, horizon: int, *, init: float | Tensor = 1.0, knots: int = 5) -> None:

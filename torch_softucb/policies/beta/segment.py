@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_number, check_segments
+from torch_softucb.checks import check_number
+from torch_softucb.policies._checks import check_segments
 from torch_softucb.policies.beta.base import BetaModule
 
 

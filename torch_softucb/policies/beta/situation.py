@@ -29,26 +29,26 @@ def _arms(estimate: Estimate, mask: Tensor | None) -> Tensor:
     return mask.sum(-1).to(like.dtype)
 
 
-def _tally(estimate: Estimate) -> Tensor:
-    assert estimate.tally is not None
-    return estimate.tally
+def _running_sums(estimate: Estimate) -> Tensor:
+    assert estimate.running_sums is not None
+    return estimate.running_sums
 
 
-_Look = Callable[[Estimate, Tensor | None], Tensor]
+_Input = Callable[[Estimate, Tensor | None], Tensor]
 
-_LOOKS: dict[str, _Look] = {
-    "seen": lambda e, _: e.seen,
+_INPUTS: dict[str, _Input] = {
+    "num_observations": lambda e, _: e.num_observations,
     "log_arms": lambda e, mask: _arms(e, mask).log(),
     "log_dim": lambda e, _: torch.full((), math.log(e.root.shape[-1]), dtype=e.mu_hat.dtype, device=e.mu_hat.device),
-    "log_noise": lambda e, _: F.log_noise(_tally(e)[..., 0], _tally(e)[..., 1]),
-    "log_det": lambda e, _: _tally(e)[..., 2] / e.root.shape[-1],
+    "log_noise": lambda e, _: F.log_noise(_running_sums(e)[..., 0], _running_sums(e)[..., 1]),
+    "log_det": lambda e, _: _running_sums(e)[..., 2] / e.root.shape[-1],
     "log_width_low": lambda e, mask: _log(-masked(-e.width, mask).amax(-1)),
     "log_width_mid": lambda e, mask: _log(_middle(e.width, mask)),
     "log_width_high": lambda e, mask: _log(masked(e.width, mask).amax(-1)),
 }
 
-SITUATION = tuple(_LOOKS)
+SITUATION = tuple(_INPUTS)
 """Observations so far; log K of the allowed arms; log d; log of the running residual noise; log det of V / alpha, over d;
 logs of the least, the mean and the largest width."""
 
-_FROM_TALLY = ("log_noise", "log_det")
+_FROM_SUMS = ("log_noise", "log_det")

@@ -14,16 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torch_softucb.atomic_io import sync_folder
+from torch_softucb.errors import JournalError
 
 _FRAME = struct.Struct("<4sQII")  # mark, place in the file, length and checksum of what follows
 _MARK = b"\xabGRP"
 _LENGTH = struct.Struct("<I")
 _MAGIC = b"SOFTUCB1"
 _AHEAD = 1 << 22  # bytes laid out at once
-
-
-class JournalError(ValueError):
-    """A journal that cannot be read as it should."""
 
 
 def records(path: Path) -> Iterator[bytes]:

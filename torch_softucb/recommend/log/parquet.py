@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from torch_softucb.atomic_io import sync_folder, whole_file
-from torch_softucb.checks import (
+from torch_softucb.recommend.log._checks import (
     check_list_column,
     check_number_column,
     check_same_dims,

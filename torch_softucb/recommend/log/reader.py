@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_softucb.checks import check_decision_file, check_logged_numbers, check_same_dims
+from torch_softucb.recommend.log._checks import check_decision_file, check_logged_numbers, check_same_dims
 from torch_softucb.recommend.log.codec import Columns, decode
 from torch_softucb.recommend.log.journal import records
 from torch_softucb.recommend.log.writer import Place, is_sealed, segment_path, segments

@@ -12,8 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_feedback, check_integer, check_logged
+from torch_softucb.checks import check_integer
+from torch_softucb.recommend._checks import check_feedback
 from torch_softucb.recommend.head import Served
+from torch_softucb.recommend.log._checks import check_logged
 from torch_softucb.recommend.log.codec import Entry, encode_decisions, encode_rewards
 from torch_softucb.recommend.log.journal import Journal, records
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from torch_softucb.errors import CompileWarning
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision
 from torch_softucb.problems.base import BanditProblem
@@ -32,20 +33,16 @@ class Playing(Protocol):
     scores: bool
     t: int
 
-    def seen(self, t: int) -> Tensor: ...
+    def num_observations(self, t: int) -> Tensor: ...
 
     def decide(
-        self, seen: Tensor, gamma: Tensor, noise: Tensor, draw: Tensor
+        self, num_observations: Tensor, gamma: Tensor, noise: Tensor, draw: Tensor
     ) -> tuple[Decision, Tensor, Tensor, Tensor, GradientTerms | None]: ...
 
 
 # regret, terms of Eq. 13, scores, situation of a module's beta
 Played = tuple[Tensor, GradientTerms | None, Tensor | None, Tensor | None]
 Fast = Callable[[Playing, Tensor, Tensor], Played]
-
-
-class CompileWarning(UserWarning):
-    """Rounds are played eagerly, because what was asked for cannot be had here."""
 
 
 def warn_eager(why: str) -> None:
@@ -59,9 +56,9 @@ def find_compiler() -> str | None:
 
 
 def _round(
-    simulation: Playing, seen: Tensor, gamma: Tensor, noise: Tensor, draw: Tensor
+    simulation: Playing, num_observations: Tensor, gamma: Tensor, noise: Tensor, draw: Tensor
 ) -> tuple[Tensor, GradientTerms | None, Tensor | None, tuple[Tensor, Tensor]]:
-    decision, arm, reward, regret, terms = simulation.decide(seen, gamma, noise, draw)
+    decision, arm, reward, regret, terms = simulation.decide(num_observations, gamma, noise, draw)
     # what is returned is computed once; else the compiler reads the pulled arm's features anew for every entry of `root`
     gathered = simulation.arms.pull(arm, reward)
     if simulation.policy.remembers:
@@ -75,10 +72,10 @@ def _compiled() -> Callable[..., Any]:
 
 
 def _play(simulation: Playing, noise: Tensor, draw: Tensor) -> Played:
-    seen = simulation.seen(simulation.t)
+    num_observations = simulation.num_observations(simulation.t)
     # a round is compiled once for each kind of policy, dtype and layout: more than torch's 8 in one process
     with torch._dynamo.config.patch(recompile_limit=64):
-        regret, terms, gamma, _ = _compiled()(simulation, seen, simulation.gamma, noise, draw)
+        regret, terms, gamma, _ = _compiled()(simulation, num_observations, simulation.gamma, noise, draw)
     if gamma is not None:
         simulation.gamma = gamma
     return regret.unsqueeze(0), terms, None, None

@@ -17,8 +17,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_beta_fits, check_native
+from torch_softucb.policies._checks import check_beta_fits
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
+from torch_softucb.simulation._checks import check_native
 from torch_softucb.simulation.backends.compiled import Fast, Played, Playing, find_compiler, warn_eager
 from torch_softucb.simulation.state import ForgettingArms
 from torch_softucb.simulation.trajectory import SCORES, GradientTerms
@@ -77,15 +78,15 @@ def _situated(simulation: Playing) -> tuple[Tensor, Tensor | None]:
     """beta of the next round, of a policy that looks around."""
     policy = simulation.policy
     assert isinstance(policy, SoftUCBPolicy)
-    estimate = simulation.arms.estimate(simulation.seen(simulation.t), simulation.gamma, simulation.memory)
+    estimate = simulation.arms.estimate(simulation.num_observations(simulation.t), simulation.gamma, simulation.memory)
     with torch.no_grad():
         return policy.situated_beta(estimate, mask=simulation.problem.mask)
 
 
-def _looked(simulation: Playing, seen: Tensor) -> Tensor | None:  # (n, F)
+def _looked(simulation: Playing, num_observations: Tensor) -> Tensor | None:  # (n, F)
     """What a module that does not look around has looked at."""
     module = getattr(simulation.policy, "beta_module", None)
-    return None if module is None else seen.unsqueeze(-1)[:, : len(module.looks_at)]
+    return None if module is None else num_observations.unsqueeze(-1)[:, : len(module.inputs)]
 
 
 def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> Played:
@@ -93,14 +94,14 @@ def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> Played:
     assert kernel is not None
     arms, means = simulation.arms, simulation.means
     batch, n = means.shape[1:], len(noise)
-    seen = simulation.seen(simulation.t) + torch.arange(n, device=means.device)
-    rule = simulation.policy.native_rule(seen)
+    num_observations = simulation.num_observations(simulation.t) + torch.arange(n, device=means.device)
+    rule = simulation.policy.native_rule(num_observations)
     assert rule is not None
-    if simulation.policy.looks_around:
+    if simulation.policy.needs_estimate:
         scale, situation = _situated(simulation)
         situation = None if situation is None else situation.unsqueeze(0)
     else:
-        scale, situation = rule.scale, _looked(simulation, seen)
+        scale, situation = rule.scale, _looked(simulation, num_observations)
     if not rule.by_round:
         check_beta_fits(type(simulation.policy).__name__, scale.shape, batch)
         scale = scale.reshape(1, -1)
@@ -130,7 +131,7 @@ def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> Played:
         arms.width_sq,
         arms.root,
         *((arms.V, arms.b, arms.discount, arms.ridge_alpha) if isinstance(arms, ForgettingArms) else (None, None, 1.0, 1.0)),
-        arms.tally,
+        arms.running_sums,
         simulation.gamma,
         regret,
         terms,
@@ -140,7 +141,7 @@ def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> Played:
 
 
 def native_rounds(simulation: Playing) -> Fast | None:
-    rule = simulation.policy.native_rule(simulation.seen(0).unsqueeze(0))
+    rule = simulation.policy.native_rule(simulation.num_observations(0).unsqueeze(0))
     check_native("rollout", simulation.policy, rule, simulation.gradient, simulation.means.device)
     k, batch = simulation.means.shape[0], simulation.best.numel()
     if batch < _LANES and k * simulation.policy.dim > _LARGE:  # spare lanes would cost more than the calls that are saved

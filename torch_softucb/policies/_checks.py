@@ -1,4 +1,4 @@
-"""What a policy is given."""
+"""Checks of what policies are given."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_softucb.checks.numbers import NumericalError, check_integer
-from torch_softucb.checks.tensors import check_arm_ids, check_finite, check_float_tensor, check_shape, values_readable
+from torch_softucb.checks import check_arm_ids, check_finite, check_float_tensor, check_integer, check_shape, values_readable
+from torch_softucb.errors import NumericalError
 
 
 def check_bandit(where: str, bandit: object, batch_shape: Sequence[int], *, device: torch.device) -> None:
@@ -59,14 +59,6 @@ def check_beta_module(where: str, beta: object, kind: type) -> None:
         raise TypeError(f"{where}: beta_init must be a number, a tensor or a {kind.__name__} that was made, got {name}")
 
 
-def check_delta_fixed(where: str, raw: Tensor | None) -> None:
-    if raw is not None:
-        raise ValueError(
-            f"{where}: delta must be fixed, as Eq. 13 holds gamma constant, got learn_delta=True; "
-            "use estimator='trajectory' or 'common_random_numbers'"
-        )
-
-
 def check_segments(where: str, segments: Any) -> None:
     integer = isinstance(segments, Tensor) and not segments.is_floating_point() and segments.dtype != torch.bool
     if not integer or not segments.numel() or bool((segments < 0).any()):
@@ -74,9 +66,9 @@ def check_segments(where: str, segments: Any) -> None:
         raise ValueError(f"{where}: segments must be integers >= 0, one for every bandit, got {shown}; number them from 0")
 
 
-def check_looks_at(where: str, names: Sequence[str]) -> None:
+def check_inputs(where: str, names: Sequence[str]) -> None:
     if not names or len(set(names)) < len(names):
-        raise ValueError(f"{where}: looks_at must be at least one name, each of them once, got {tuple(names)!r}")
+        raise ValueError(f"{where}: inputs must be at least one name, each of them once, got {tuple(names)!r}")
 
 
 def check_carried_gamma(where: str, gamma: Tensor | None, bandits: torch.Size) -> Tensor:
@@ -171,31 +163,27 @@ def check_pending(where: str, pending: object, rows: torch.Size, dim: int) -> No
     check_finite(where, "pending", pending)  # type: ignore[arg-type]
 
 
-def check_regression_sums(where: str, gram: Tensor, moment: Tensor, energy: Tensor, count: Tensor) -> None:
-    """X^T X, X^T y, y^T y and n of a linear regression, or of a batch of them."""
-    for name, value in (("gram", gram), ("moment", moment), ("energy", energy)):
-        check_float_tensor(where, name, value)
-        check_finite(where, name, value)
-    d, batch = moment.shape[-1:], moment.shape[:-1]
-    check_shape(where, "gram", gram.shape, moment.dim() >= 1 and gram.shape == (*batch, *d, *d), f"{(*batch, *d, *d)}")
-    check_shape(where, "energy", energy.shape, energy.shape == batch, str(tuple(batch)))
-    check_shape(where, "count", count.shape, count.shape == batch, str(tuple(batch)))
-    if float(count.sum()) < 2 or float(count.min()) < 0:
-        raise ValueError(f"{where}: count must be at least 2 observations in all, got {float(count.sum()):g}")
-    if not float(energy.sum()) > 0:
-        raise ValueError(
-            f"{where}: energy must be above 0, got {float(energy.sum()):g}: every reward is 0, which says nothing"
-        )
-    lowest, largest = (float(v) for v in torch.linalg.eigvalsh(gram.double()).aminmax())
-    uneven = float((gram - gram.mT).abs().max())
-    if not largest > 0 or lowest < -1e-6 * largest or uneven > 1e-6 * largest:
-        raise ValueError(
-            f"{where}: gram must be X^T X, symmetric with eigenvalues of at least 0 and some above, got eigenvalues from "
-            f"{lowest:g} to {largest:g}"
-        )
-
-
 def check_policy_file(path: object, text: Collection[str], tensors: Collection[str], *, needed: Collection[str]) -> None:
     missing = [name for name in (*needed, "beta", "statistics") if name not in (*text, *tensors)]
     if missing:
         raise ValueError(f"policy file {path}: is not one of a SoftUCBPolicy: {', '.join(missing)} is not in it")
+
+
+def check_batch_shape(where: str, batch_shape: object) -> None:
+    if not isinstance(batch_shape, (tuple, list)):
+        raise TypeError(f"{where}: batch_shape must be a tuple of sizes, as (1024,) or (), got {batch_shape!r}")
+    for size in batch_shape:
+        check_integer(where, "batch_shape", size, low=1)
+
+
+def check_offered(where: str, what: str, value: Tensor | None, policy: str) -> Tensor:
+    """Something that only some policies have."""
+    if value is None:
+        raise TypeError(f"{where}: {what} is not there for {policy}: only SoftUCBPolicy has all of them")
+    return value
+
+
+def check_positive(where: str, name: str, tensor: Tensor) -> None:
+    check_finite(where, name, tensor)
+    if tensor.numel() and bool((tensor <= 0).any()):
+        raise ValueError(f"{where}: {name} must be above 0, got {float(tensor.min())}")

@@ -1,4 +1,4 @@
-"""Decision logs: files, columns, numbers."""
+"""Checks of logged decisions and of files with decisions."""
 
 from collections.abc import Collection
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_softucb.checks.numbers import check_integer
-from torch_softucb.checks.tensors import check_arm_ids, check_finite, check_not_negative, check_same_dtype, check_shape
+from torch_softucb.checks import check_finite, check_integer, check_same_dtype, check_shape
+from torch_softucb.functional._checks import check_log_columns
 
 
 def check_logged(
@@ -54,60 +54,6 @@ def check_same_dims(where: str, dims: Collection[int]) -> None:
             f"{where}: all decisions must have features of one length, got {sorted(set(dims))}; read the segments of one "
             "model at a time"
         )
-
-
-def check_log(
-    where: str,
-    reward: Tensor | None,
-    arm: Tensor | None,
-    propensity: Tensor | None,
-    target_probs: Tensor,
-    reward_hat: Tensor | None,
-) -> None:
-    """Columns of a log, and what a target policy and a model say of them."""
-    check_shape(
-        where, "target_probs", target_probs.shape, target_probs.dim() == 2 and len(target_probs) > 1, "(n, K), n >= 2"
-    )
-    check_log_columns(where, reward, arm, propensity, target_probs.shape)
-    if reward_hat is not None:
-        shape = target_probs.shape
-        check_shape(where, "reward_hat", reward_hat.shape, reward_hat.shape == shape, str(tuple(shape)))
-        check_finite(where, "reward_hat", reward_hat)
-    check_not_negative(where, "target_probs", target_probs)
-    total = target_probs.detach().sum(-1)
-    if not bool(((total - 1).abs() < 1e-3).all()):
-        row = int(((total - 1).abs() >= 1e-3).nonzero()[0])
-        raise ValueError(f"{where}: target_probs must sum to 1 in every row, got {float(total[row]):.4g} in row {row}")
-
-
-def check_log_columns(
-    where: str, reward: Tensor | None, arm: Tensor | None, propensity: Tensor | None, shape: torch.Size
-) -> None:
-    rows = shape[:1]
-    for name, value in (("reward", reward), ("propensity", propensity)):
-        if value is not None:
-            check_shape(where, name, value.shape, value.shape == rows, str(tuple(rows)))
-            check_finite(where, name, value)
-    if arm is not None:
-        check_arm_ids(where, arm, rows, shape[1])
-    if propensity is not None and not bool(((propensity > 0) & (propensity <= 1)).all()):
-        row = int((~((propensity > 0) & (propensity <= 1))).nonzero()[0])
-        raise ValueError(f"{where}: propensity must be in (0, 1], got {float(propensity[row])} in row {row}")
-
-
-def check_overlap(where: str, weights: Tensor) -> None:
-    if not bool((weights > 0).any()):
-        raise ValueError(
-            f"{where}: no logged action has a weight above 0: the target policy never plays what was logged, and the log "
-            "says nothing about it; use direct_method, or a log that explored more"
-        )
-
-
-def check_log_place(where: str, folder: object, there: bool, beyond: bool) -> None:
-    if not there:
-        raise ValueError(f"{where}: {folder} holds no decision log")
-    if beyond:
-        raise ValueError(f"{where}: the checkpoint is ahead of the log in {folder}: they do not belong together")
 
 
 def check_decision_file(where: str, path: Any) -> None:
@@ -183,48 +129,4 @@ def check_logged_numbers(where: str, log: Any) -> None:
     if not bool((~log.reward.isnan()).any()):
         raise ValueError(
             f"{where}: no decision has a reward, of {len(log.id)}; bring the rewards, joined by id, or the log's folder"
-        )
-
-
-def check_chosen(where: str, arm: Tensor, mask: Tensor, features: Tensor | None = None, x: Tensor | None = None) -> None:
-    """A log's arm is a place in its candidate list, that of x."""
-    check_arm_ids(where, arm, mask.shape[:1], mask.shape[1])
-    allowed = mask.gather(1, arm.unsqueeze(-1)).squeeze(-1)
-    if not bool(allowed.all()):
-        row = int((~allowed).nonzero()[0])
-        raise ValueError(f"{where}: arm must be an allowed candidate, got {int(arm[row])} in row {row}, which is not one")
-    if features is not None and x is not None:
-        same = (features[torch.arange(len(arm), device=arm.device), arm] == x).all(-1)
-        if not bool(same.all()):
-            row = int((~same).nonzero()[0])
-            raise ValueError(
-                f"{where}: features must have x at the place of arm, got another vector in row {row} and in "
-                f"{int((~same).sum()) - 1} more; arm is a place in the list of candidates, from 0"
-            )
-
-
-def check_rewards_there(where: str, reward: Tensor, dim: int) -> None:
-    count = len(reward)
-    if count > dim and bool((reward == reward[0]).all()):
-        raise ValueError(f"{where}: rewards must differ to say anything of x, got {float(reward[0]):g} in all {count}")
-    if count <= dim:
-        raise ValueError(
-            f"{where}: more rewards are needed than theta has components, {dim}, got {count}; bring a longer log, or fewer "
-            "features"
-        )
-
-
-def check_part(where: str, cut: int, count: int) -> None:
-    if cut < 2 or count - cut < 2:
-        raise ValueError(
-            f"{where}: share must leave at least two decisions on either side, got {cut} and {count - cut} of {count}; "
-            "bring a longer log, or another share"
-        )
-
-
-def check_offered_known(where: str, known: bool) -> None:
-    if not known:
-        raise ValueError(
-            f"{where}: the log does not say what was on offer, and what the policy would have chosen cannot be known; log "
-            "candidates= or features= with the decisions"
         )

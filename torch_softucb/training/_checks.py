@@ -1,25 +1,8 @@
-"""Learning: data, checkpoints, processes."""
+"""Checks of training runs and checkpoints."""
 
 from collections.abc import Collection
 
 import torch
-from torch import Tensor
-
-from torch_softucb.checks.numbers import check_integer
-
-
-def check_handful(where: str, count: int, most: int) -> None:
-    if count > most:
-        raise ValueError(
-            f"{where}: at most {most} numbers can be learned by two rollouts each, got {count}; use estimator='trajectory'"
-        )
-
-
-def check_round(where: str, t: int, horizon: int) -> None:
-    check_integer(where, "horizon", horizon, low=1)
-    check_integer(where, "t", t, low=1)
-    if t > horizon:
-        raise ValueError(f"{where}: t must be in [1, horizon], got t {t} and horizon {horizon}")
 
 
 def check_seed_kept(where: str, mine: int, saved: int) -> None:
@@ -35,11 +18,6 @@ def check_one_episode(where: str, batch: torch.Size, betas: torch.Size) -> None:
         raise ValueError(
             f"{where}: num_trajectories must be the number of trajectories of the data, {tuple(batch)}, got {tuple(betas)}"
         )
-
-
-def unreadable_checkpoint(path: object, error: Exception) -> ValueError:
-    first = (str(error).splitlines() or [type(error).__name__])[0]
-    return ValueError(f"checkpoint {path}: cannot be read, cut short or not a checkpoint ({first}); use another one")
 
 
 def check_checkpoint_dim(where: str, mine: int, saved: int) -> None:
@@ -85,14 +63,3 @@ def check_one_process(where: str, processes: int) -> None:
 def check_not_played(where: str, t: int, horizon: int) -> None:
     if t >= horizon:
         raise ValueError(f"{where}: has played its {horizon} rounds; make a new module for another run")
-
-
-def check_one_beta(where: str, raw: Tensor | None) -> None:
-    if raw is None or raw.dim():
-        got = "a module" if raw is None else f"{tuple(raw.shape)}"
-        raise ValueError(f"{where}: policy must have one beta for all, got {got}; use beta_init as a number")
-
-
-def check_dual(where: str, auto: bool) -> None:
-    if not auto:
-        raise ValueError(f"{where}: eta must be 'auto' for it, got a number, which no reward moves")

@@ -1,12 +1,11 @@
-"""The head: candidates, feedback, replay."""
+"""Checks of what heads are given."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_softucb.checks.numbers import check_integer
-from torch_softucb.checks.tensors import check_arm_ids, check_finite, check_float_tensor, check_shape
+from torch_softucb.checks import check_arm_ids, check_finite, check_float_tensor, check_integer, check_shape
 
 
 def check_head_policy(where: str, policy: Any, dim: int) -> None:
@@ -97,10 +96,19 @@ def check_replayed(where: str, arm: object, reward: object, shape: torch.Size) -
     check_float_tensor(where, "reward", reward)
 
 
-def check_dense_ids(where: str, rows: int, met: int) -> None:
-    """Ids are rows of the statistics: far-off ones would ask for memory that nobody uses."""
-    if rows > 64 * met + 4096:
-        raise ValueError(
-            f"{where}: bandit ids must be rows of the statistics, from 0, got {met} bandits with ids up to {rows - 1}; "
-            "number them anew"
-        )
+def check_one_beta(where: str, raw: Tensor | None) -> None:
+    if raw is None or raw.dim():
+        got = "a module" if raw is None else f"{tuple(raw.shape)}"
+        raise ValueError(f"{where}: policy must have one beta for all, got {got}; use beta_init as a number")
+
+
+def check_dual(where: str, auto: bool) -> None:
+    if not auto:
+        raise ValueError(f"{where}: eta must be 'auto' for it, got a number, which no reward moves")
+
+
+def check_log_place(where: str, folder: object, there: bool, beyond: bool) -> None:
+    if not there:
+        raise ValueError(f"{where}: {folder} holds no decision log")
+    if beyond:
+        raise ValueError(f"{where}: the checkpoint is ahead of the log in {folder}: they do not belong together")

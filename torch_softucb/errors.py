@@ -1,0 +1,29 @@
+"""Exceptions and warnings of the package.
+
+Bad arguments raise :class:`ValueError` or :class:`TypeError`, as in torch. The classes below are for what a caller may want
+to handle by name.
+"""
+
+
+class SoftUCBError(Exception):
+    """Base class of the errors that this package defines."""
+
+
+class NumericalError(SoftUCBError, ArithmeticError):
+    """A computed quantity is NaN, infinite or inconsistent. Nothing is repaired silently."""
+
+
+class DataError(SoftUCBError, ValueError):
+    """A data file is missing, or its contents are not what the reader expects."""
+
+
+class JournalError(SoftUCBError, ValueError):
+    """A journal cannot be opened, written or read as expected."""
+
+
+class CompileWarning(UserWarning):
+    """The requested backend is not used; the rounds run on another one, with the same numbers."""
+
+
+class BetaWarning(UserWarning):
+    """beta grows beyond its theoretical bound."""
