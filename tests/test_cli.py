@@ -32,7 +32,7 @@ def test_every_config_trains_and_leaves_a_whole_run_folder(config, tmp_path, mon
     assert f"beta {model.mean_beta:.3f} (Eq. 5's bound: {model.beta_bound:.2f})" in shown
     for baseline in ("LinUCB at Eq. 5's radius", "LinTS", "epsilon-greedy"):
         assert baseline in shown
-    assert "Look: tensorboard --logdir" in shown
+    assert "View: tensorboard --logdir" in shown
     assert yaml.safe_load((run / "config.yaml").read_text())["data"]["dim"] == 3
 
 
@@ -82,13 +82,13 @@ def test_wrong_checkpoints(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     saved = _stop_after_2_of_4(tmp_path)
     capsys.readouterr()
-    _refused(capsys, "dim must be the checkpoint's, 3, got 4", "--data.dim", "4", "--resume", saved)
-    _refused(capsys, "seed must be the checkpoint's, 0, to go on with its run, got 5", "--data.seed", "5", "--resume", saved)
+    _refused(capsys, "dim must be 3, as in the checkpoint, got 4", "--data.dim", "4", "--resume", saved)
+    _refused(capsys, "seed must be 0, as in the checkpoint, to continue its run, got 5", "--data.seed", "5", "--resume", saved)
     (tmp_path / "short.ckpt").write_bytes((tmp_path / saved).read_bytes()[:700])
     _refused(capsys, "cut short or not a checkpoint", "--resume", "short.ckpt")
-    _refused(capsys, "another kind of training", "--resume", saved, config="online")
+    _refused(capsys, "another type of training", "--resume", saved, config="online")
     torch.save({"raw_beta": torch.tensor(1.0)}, tmp_path / "policy.pt")
-    _refused(capsys, "is not one of a training run", "--resume", "policy.pt")
+    _refused(capsys, "expected the checkpoint of a training run", "--resume", "policy.pt")
     assert len(list((tmp_path / "lightning_logs").iterdir())) == 1  # none of these made a folder
 
 

@@ -1,4 +1,4 @@
-"""The command line: LightningCLI with the project's defaults, readable errors and a readable last line."""
+"""The training command line: LightningCLI with the project's defaults, readable errors and a readable last line."""
 
 import sys
 from typing import Any
@@ -9,26 +9,29 @@ from torch_softucb.training._checks import check_seed_kept
 from torch_softucb.training.checkpoint import AtomicCheckpointIO
 from torch_softucb.training.data import BanditDataModule
 from torch_softucb.training.module import SoftUCBModule
-from torch_softucb.training.trainer import _defaults, quiet, run_folder, summary
+from torch_softucb.training.trainer import quiet, run_folder, summary, trainer_defaults
 
 
 class SoftUCBCLI(LightningCLI):
+    """LightningCLI with ``--resume``, and one ``dim`` for data and model."""
+
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        parser.add_argument("--resume", type=str | None, default=None, help="checkpoint to go on from, bit for bit")
+        """Add the project's arguments."""
+        parser.add_argument("--resume", type=str | None, default=None, help="checkpoint to continue from, bit for bit")
         parser.link_arguments("data.dim", "model.init_args.dim")
 
 
 def _cli_defaults() -> dict[str, Any]:
-    """The same, as jsonargparse wants what a config may override."""
+    """Trainer defaults in the form that jsonargparse needs for what a config may override."""
     logger = {"save_dir": ".", "name": "lightning_logs", "default_hp_metric": False}
-    return _defaults("lightning_logs") | {
+    return trainer_defaults("lightning_logs") | {
         "logger": {"class_path": "lightning.pytorch.loggers.TensorBoardLogger", "init_args": logger},
         "plugins": [{"class_path": "torch_softucb.training.AtomicCheckpointIO"}],
     }
 
 
 def check_run(model: SoftUCBModule, data: BanditDataModule, resume: str | None) -> None:
-    """Find what cannot work before the run's folder is made."""
+    """Raise on what cannot work, before the folder of the run is created."""
     model.check_data(data)
     if resume is not None:
         saved = AtomicCheckpointIO().load_checkpoint(resume)
@@ -38,7 +41,7 @@ def check_run(model: SoftUCBModule, data: BanditDataModule, resume: str | None) 
 
 
 def main(argv: list[str] | None = None) -> SoftUCBModule:
-    """Parse, train, say what came out. Bad input ends in one readable line and exit code 2."""
+    """Parse, train and print a summary. Bad input ends in one readable line and exit code 2."""
     quiet()
     try:
         cli = SoftUCBCLI(

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from experiments.paper.settings import ETA_OFFLINE, ETA_ONLINE, FAIL_PROB, LR_OFFLINE, LR_ONLINE, Panel, Scale
-from torch_softucb import functional as F
 from torch_softucb.learning.episode import Episode
-from torch_softucb.learning.estimators.paper import paper
+from torch_softucb.learning.fitting import fit_episodes
+from torch_softucb.learning.online import OnlineRun, run_online
 from torch_softucb.policies import (
     EXP3,
     BanditPolicy,
@@ -42,11 +42,6 @@ class Learned(NamedTuple):
     beta: list[float]  # before the step
     regret: list[float]  # mean cumulative regret of its trajectories
     last: float  # beta at the end: mean of the last fifth of the run
-
-
-class Online(NamedTuple):
-    regret: Tensor  # (T, B) cumulative
-    beta: Tensor  # (T, B)
 
 
 @functools.cache
@@ -143,42 +138,33 @@ def play(policy: BanditPolicy, problem: BanditProblem, split: str, horizon: int)
 def learn_offline(
     panel: Panel, scale: Scale, *, eta: float = ETA_OFFLINE, steps: int | None = None, beta_init: float = 1.0
 ) -> Learned:
-    """Algorithm 2 over the family of problems: fresh ones in every step, one beta for all."""
+    """Run Algorithm 2 over the family of problems: fresh ones in every step, one beta for all."""
     policy = SoftUCBPolicy(panel.dim, beta_init=beta_init)
-    optimizer = torch.optim.SGD(policy.parameters(), lr=LR_OFFLINE)
-    betas, regrets = [], []
-    for step in range(scale.steps if steps is None else steps):
+
+    def episode(step: int) -> Episode:
         problem = problems(panel, "train", scale.trajectories, part=step)
-        episode = Episode(problem, mixed_seed(0, step, 3), mixed_seed(0, step, 2))
-        signal = paper(policy, episode, horizon=scale.horizon, eta=eta, record=(), compile="native")
+        return Episode(problem, mixed_seed(0, step, 3), mixed_seed(0, step, 2), horizon=scale.horizon)
+
+    betas, regrets = [], []
+    for _, signal in fit_episodes(
+        lambda _: policy,
+        map(episode, range(scale.steps if steps is None else steps)),
+        estimator="paper",
+        optimizer=torch.optim.SGD(policy.parameters(), lr=LR_OFFLINE),
+        eta=eta,
+        compile="native",
+    ):
         betas.append(float(policy.beta.detach()))
         regrets.append(float(signal.trajectory.regret.sum(0).mean()))
-        optimizer.zero_grad()
-        signal.loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        policy.project_()
     betas.append(float(policy.beta.detach()))
     tail = betas[-max(1, len(betas) // 5) :]
     return Learned(betas[:-1], regrets, sum(tail) / len(tail))
 
 
-@torch.no_grad()
 def learn_online(
     panel: Panel, problem: BanditProblem, split: str, horizon: int, *, eta: float = ETA_ONLINE, beta_init: float = 1.0
-) -> Online:
-    """Algorithm 3: every trajectory moves a beta of its own after every round."""
-    count = problem.batch_shape.numel()
-    policy = SoftUCBPolicy(panel.dim, beta_init=torch.full((count,), beta_init))
+) -> OnlineRun:
+    """Run Algorithm 3: every trajectory moves its own beta after every round."""
+    policy = SoftUCBPolicy(panel.dim, beta_init=torch.full((problem.batch_shape.numel(),), beta_init))
     simulation = Simulation(policy, problem, gradient=True, compile="native", **_generators(split))
-    past = torch.zeros(count)
-    regrets, betas = [], []
-    for played in simulation.play(horizon, recorded=lambda t: False, stretch=1):
-        assert played.gradient is not None
-        reward, penalty, _ = played.gradient
-        betas.append(policy.raw_beta.clone())
-        step = F.online_gradient(reward, past, penalty, t=played.t + 1, horizon=horizon, eta=eta)
-        past = step.past
-        policy.raw_beta.add_(step.gradient, alpha=LR_ONLINE)
-        policy.project_()
-        regrets.append(played.regret)
-    return Online(torch.cat(regrets).cumsum(0), torch.stack(betas))
+    return run_online(policy, simulation, horizon=horizon, eta=eta, lr=LR_ONLINE)

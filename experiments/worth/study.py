@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 
 from experiments.paper.studies import ratio
 from experiments.tables import Rows, having
 from experiments.worth.settings import Maker, Setting, lin_ts, lin_ucb, play, soft
 from torch_softucb.learning.dual import Dual
-from torch_softucb.learning.estimators.paper import ESTIMATORS
-from torch_softucb.learning.log_adam import RelativeAdam
+from torch_softucb.learning.fitting import fit_episodes
+from torch_softucb.learning.optimisers import default_lr, default_optimizer, default_scheduler
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.policies.beta.schedule import ScheduleBeta
 
@@ -75,56 +74,45 @@ LESSONS = {
 
 def _learner(lesson: Lesson, horizon: int) -> Callable[[int, int], SoftUCBPolicy]:
     """Policies of all sizes that share what is learned."""
-    # the network goes on from where the package's stands; what that has cost is not counted here
+    # the network continues from the packaged one; the cost of training that is not counted here
     first = SoftUCBPolicy.pretrained(1, horizon=horizon) if lesson.beta == "situation" else SoftUCBPolicy(1)
+    settings = {"delta": float(first.delta), "learn_delta": lesson.learn_delta, "coldness": "smooth"}
     module = ScheduleBeta(horizon) if lesson.beta == "schedule" else first.beta_module
-    raw = nn.Parameter(torch.tensor(lesson.start))
-    odds = float(first.delta) / (1 - float(first.delta))
-    raw_delta = nn.Parameter(torch.tensor(math.log(odds))) if lesson.learn_delta else None
+    template = SoftUCBPolicy(1, beta_init=lesson.start if module is None else module, **settings)  # type: ignore[arg-type]
 
     def make(dim: int, horizon: int) -> SoftUCBPolicy:
-        beta = 1.0 if module is None else module.for_horizon(horizon)
-        policy = SoftUCBPolicy(dim, beta_init=beta, delta=float(first.delta), coldness="smooth")
+        beta = lesson.start if module is None else module.for_horizon(horizon)
+        policy = template.with_beta(beta, dim=dim)
         if module is None:
-            policy.raw_beta = raw
-        policy.raw_delta = raw_delta
+            policy.raw_beta = template.raw_beta
+        policy.raw_delta = template.raw_delta
         return policy
 
     return make
-
-
-def _optimizer(lesson: Lesson, policy: SoftUCBPolicy, steps: int) -> tuple[Any, Any]:
-    """Those of SoftUCBOffline; the network, which has learned already, takes smaller steps."""
-    if lesson.estimator == "paper":
-        auto = lesson.eta == "auto"
-        sgd = torch.optim.SGD(policy.parameters(), lr=0.25 if auto else 5.0)
-        return sgd, torch.optim.lr_scheduler.LinearLR(sgd, 1.0, 0.2 if auto else 1.0, total_iters=steps)
-    rate = {"number": 0.3, "schedule": ScheduleBeta.lr, "situation": 0.005}[lesson.beta]
-    adam = RelativeAdam.of(policy, lr=rate, steps=steps)
-    return adam, torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
 
 
 def learn(lesson: Lesson, setting: Setting, budget: Budget) -> tuple[Maker, float | None]:
     """Policies that have learned, and their beta if it is a number; regret is weighed as SoftUCBMeta does it."""
     make = _learner(lesson, budget.horizon)
     steps = budget.steps(budget.trajectories * lesson.rollouts)
-    optimizer, scheduler = _optimizer(lesson, make(1, budget.horizon), steps)
-    eta: Any = Dual(0.85) if lesson.eta == "auto" else lesson.eta
+    eta: float | Dual = Dual(0.85) if isinstance(lesson.eta, str) else lesson.eta
+    first, auto_eta = make(1, budget.horizon), isinstance(eta, Dual)
+    # the network has learned already: smaller steps
+    rate = 0.005 if lesson.beta == "situation" else default_lr(first, lesson.estimator, auto_eta=auto_eta)
+    optimizer = default_optimizer(first, lesson.estimator, lr=rate, steps=steps)
     torch.manual_seed(0)
-    for step in range(steps):
-        episode = setting.lesson(step, budget.trajectories, budget.horizon)
-        assert episode.horizon is not None
-        policy = make(episode.problem.dim, episode.horizon)
-        signal = ESTIMATORS[lesson.estimator](policy, episode, horizon=episode.horizon, eta=eta, record=(), compile="native")
-        weight = 1.0 if lesson.estimator == "paper" else 1 / max(1e-9, float(signal.trajectory.regret.mean()))
-        optimizer.zero_grad()
-        (weight * signal.loss).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        scheduler.step()
-        policy.project_()
-        if isinstance(eta, Dual):
-            eta.step()
-    return make, float(policy.beta.detach()) if lesson.beta == "number" else None
+    for policy, _ in fit_episodes(
+        lambda episode: make(episode.problem.dim, episode.horizon or budget.horizon),
+        (setting.lesson(step, budget.trajectories, budget.horizon) for step in range(steps)),
+        estimator=lesson.estimator,
+        optimizer=optimizer,
+        scheduler=default_scheduler(optimizer, lesson.estimator, steps=steps, auto_eta=auto_eta),
+        eta=eta,
+        normalise=lesson.estimator != "paper",
+        compile="native",
+    ):
+        last = policy
+    return make, float(last.beta.detach()) if lesson.beta == "number" else None
 
 
 def worth(setting: Setting, budget: Budget, track: Track) -> tuple[Rows, Rows]:

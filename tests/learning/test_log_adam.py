@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from torch_softucb import ScheduleBeta, SegmentBeta, SoftUCBPolicy
-from torch_softucb.learning.log_adam import LEAST, RelativeAdam
+from torch_softucb.learning.log_adam import MIN_VALUE, RelativeAdam
 
 D = torch.float64
 
@@ -63,7 +63,7 @@ def test_a_beta_of_0_sets_out_and_the_others_are_left_where_they_are():
     optimizer = RelativeAdam([{"params": [beta], "positive": True}], lr=0.1)
     beta.grad = -torch.ones(3, dtype=D)
     optimizer.step()
-    torch.testing.assert_close(beta.detach(), torch.tensor([LEAST, 0.001, 1.0], dtype=D) * math.exp(0.1))
+    torch.testing.assert_close(beta.detach(), torch.tensor([MIN_VALUE, 0.001, 1.0], dtype=D) * math.exp(0.1))
 
 
 @pytest.mark.parametrize("beta_init", [0.5, SegmentBeta(torch.tensor([0, 1])), ScheduleBeta(10)])

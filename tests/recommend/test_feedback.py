@@ -187,16 +187,16 @@ def test_eta_tunes_itself_while_it_serves(seeded):
 
 def test_online_beta_refuses_what_it_cannot_learn():
     fixed, auto = OnlineBeta(SoftUCBPolicy(2), horizon=5), OnlineBeta(SoftUCBPolicy(2), horizon=5, eta="auto")
-    with pytest.raises(ValueError, match=r"OnlineBeta.observe: eta must be 'auto' for it"):
+    with pytest.raises(ValueError, match=r"OnlineBeta.observe: only available with eta='auto'"):
         fixed.observe(torch.ones(1, 2), torch.ones(1))
     with pytest.raises(ValueError, match="eta must be one of 'auto', got 'best'"):
         OnlineBeta(SoftUCBPolicy(2), horizon=5, eta="best")
-    before = auto.state_dict()["squares"].clone()
+    before = auto.dual.squares.clone()
     with pytest.raises(ValueError, match="reward must be finite"):
         auto.observe(torch.ones(1, 2), torch.tensor([math.nan]))
     with pytest.raises(ValueError, match=r"reward must have shape \(3,\), got \(2,\)"):
         auto.observe(torch.ones(3, 2), torch.ones(2))
-    assert auto.squares.equal(before)
+    assert auto.dual.squares.equal(before)
     with pytest.raises(ValueError, match="policy must have one beta for all"):
         OnlineBeta(SoftUCBPolicy(2, beta_init=torch.ones(3)), horizon=5)
 

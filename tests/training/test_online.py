@@ -142,7 +142,7 @@ def test_a_run_is_played_once(fit, tiny):
     model = SoftUCBOnline(num_trajectories=8, dim=3, horizon=24, rounds_per_step=4)
     data = tiny(fresh_problems=True, one_episode=True)
     fit(model, data, logger=False)
-    with pytest.raises(ValueError, match="has played its 24 rounds; make a new module"):
+    with pytest.raises(ValueError, match="all 24 rounds have been played; create a new module"):
         fit(model, data, logger=False)
 
 

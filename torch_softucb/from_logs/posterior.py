@@ -12,16 +12,14 @@ import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_choice, check_integer
+from torch_softucb.checks import check_choice
 from torch_softucb.from_logs._checks import check_rewards_there
 from torch_softucb.from_logs.candidates import Offered, offered_items
-from torch_softucb.learning.episode import Episode
-from torch_softucb.learning.estimators.paper import ESTIMATORS
-from torch_softucb.learning.log_adam import RelativeAdam
+from torch_softucb.learning.fitting import fit
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.recommend import LoggedDecisions
-from torch_softucb.rng import mixed_seed, normals, stream_key, uniforms
+from torch_softucb.rng import normals, stream_key, uniforms
 
 LEARNS = ("common_random_numbers", "trajectory")  # estimators whose optimum is the least regret, without an eta
 _ROWS = 8192  # whose x x^T is made at once
@@ -152,25 +150,16 @@ def learn_beta(
         >>> len(betas), betas[-1] < betas[0]
         (5, True)
     """
-    where = "learn_beta"
-    check_choice(where, "estimator", estimator, LEARNS)
-    steps, trajectories = (
-        check_integer(where, "steps", steps, low=1),
-        check_integer(where, "trajectories", trajectories, low=1),
-    )
-    optimizer = RelativeAdam.of(policy, lr=0.3, steps=steps)
-    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    betas = [float(policy.beta.detach())]
-    for step in range(steps):
-        of_problem, noise, action = (mixed_seed(seed, stream, step) for stream in range(3))
-        episode = Episode(problems(trajectories, torch.Generator().manual_seed(of_problem)), noise, action)
-        signal = ESTIMATORS[estimator](policy, episode, horizon=horizon, eta=0.0, record=(), compile=compile)
-        optimizer.zero_grad()
-        signal.loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        policy.project_()
-        scheduler.step()
-        betas.append(float(policy.beta.detach()))
-        if progress is not None:
-            progress(step + 1, betas[-1])
-    return betas
+    check_choice("learn_beta", "estimator", estimator, LEARNS)
+    report = None if progress is None else lambda step, policy: progress(step, float(policy.beta.detach()))
+    return fit(
+        policy,
+        problems,
+        horizon=horizon,
+        estimator=estimator,
+        steps=steps,
+        trajectories=trajectories,
+        seed=seed,
+        compile=compile,
+        progress=report,
+    ).betas

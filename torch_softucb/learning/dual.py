@@ -1,4 +1,4 @@
-"""eta that tunes itself."""
+"""eta as a dual variable: it adapts until the confidence bounds hold as often as asked for."""
 
 import math
 
@@ -11,7 +11,7 @@ from torch_softucb.functional.dual import MOST_TARGET
 
 
 def mean_of_processes(value: Tensor) -> Tensor:
-    """Of one process: the value itself."""
+    """Mean of ``value`` over all processes of a distributed run; the value itself in a single process."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return value
     value = value.clone()
@@ -20,82 +20,93 @@ def mean_of_processes(value: Tensor) -> Tensor:
 
 
 class Dual(nn.Module):
-    """eta as the multiplier of a target coverage; its state goes into checkpoints.
+    """eta as the Lagrange multiplier of a target coverage. Its state goes into checkpoints.
 
     Args:
-        target: share of arms and rounds in which |mu - mu_hat| <= beta width is to hold.
-        eta_init: where eta starts; where it ends does not depend on it.
-        shape: () for one eta, or that of the trajectories with one each.
+        target: fraction of arms and rounds for which |mu - mu_hat| <= beta width should hold.
+        eta_init: initial eta; where eta settles does not depend on it.
+        shape: ``()`` for one eta, or the shape of the trajectories for one eta each.
+        dtype: dtype of the state; torch's default dtype by default.
+        device: device of the state.
     """
 
     log_eta: Tensor
     error: Tensor
 
-    def __init__(self, target: float, *, eta_init: float = 0.002, shape: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        target: float,
+        *,
+        eta_init: float = 0.002,
+        shape: tuple[int, ...] = (),
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
+    ) -> None:
         super().__init__()
         self.target = check_number(
             "Dual", "target_coverage", target, low=0.0, high=MOST_TARGET, open_low=True, closed_high=True
         )
         start = check_number("Dual", "eta_init", eta_init, low=0.0, open_low=True)
-        self.register_buffer("log_eta", torch.full(shape, math.log(start)))
-        self.register_buffer("error", torch.zeros(shape))
+        self.register_buffer("log_eta", torch.full(shape, math.log(start), dtype=dtype, device=device))
+        self.register_buffer("error", torch.zeros(shape, dtype=dtype, device=device))
 
     @property
     def eta(self) -> float:
-        """Of many: their geometric mean."""
+        """Current eta; the geometric mean when there is one per trajectory."""
         return float(self.log_eta.mean().exp())
 
     @torch.no_grad()
     def weigh(self, coverage: Tensor) -> Tensor:  # ()
-        """The eta for a batch that was covered so; every process sees the mean of all."""
+        """Return the eta for a batch with this coverage, averaged over processes."""
         coverage = mean_of_processes(coverage)
         self.error.copy_(F.coverage_error(coverage, self.target))
         return F.dual_eta(self.log_eta, self.error)
 
     @torch.no_grad()
     def step(self) -> None:
-        """Climb by what the last batch showed."""
+        """Take one ascent step with the coverage error of the last batch."""
         self.log_eta.copy_(F.dual_ascent(self.log_eta, self.error))
 
 
 class OnlineDual(Dual):
-    """An eta for every trajectory in progress, driven by the coverage that its own rewards tell of: no mean is known.
+    """One eta per trajectory in progress, driven by the coverage that the trajectory's rewards imply.
 
-    See functional/prequential.py.
+    True means are not known online; ``functional/prequential.py`` has the estimate that replaces them.
 
     Args:
-        target: as above.
-        beta: where every beta starts: until rewards come it is taken to have the target coverage.
-        eta_init: where every eta starts.
+        target: as for :class:`Dual`.
+        beta: initial betas, ``()`` or ``(B,)``. Until rewards arrive they are assumed to have the target coverage.
+        eta_init: initial eta.
     """
 
     weight: Tensor
     squares: Tensor
 
-    def __init__(self, target: float, *, beta: Tensor, eta_init: float = 1.0) -> None:  # (B,)
-        super().__init__(target, eta_init=eta_init, shape=tuple(beta.shape))
+    def __init__(self, target: float, *, beta: Tensor, eta_init: float = 1.0) -> None:
+        super().__init__(target, eta_init=eta_init, shape=tuple(beta.shape), dtype=beta.dtype, device=beta.device)
         start = F.no_residuals(beta.detach(), self.target)
         self.register_buffer("weight", start.weight)
         self.register_buffer("squares", start.squares)
 
     @property
     def kappa(self) -> Tensor:  # (B,)
+        """Scale of the estimates' errors: an estimate is off by about kappa width."""
         return F.error_scale(F.Residuals(self.weight, self.squares))
 
     def coverage(self, beta: Tensor) -> Tensor:  # (B,) -> (B,)
-        """Estimated, at this beta."""
+        """Estimate the coverage of this beta."""
         return F.estimated_coverage(beta, self.kappa)
 
     @torch.no_grad()
     def observe(self, mu_hat: Tensor, width: Tensor, reward: Tensor) -> None:  # (B,) or (B, n) each
-        """Rewards of played arms, with the estimates from before they came."""
+        """Add rewards of played arms, with the estimates made before the rewards arrived."""
         sums = F.add_residuals(F.Residuals(self.weight, self.squares), mu_hat, width, reward)
         self.weight.copy_(sums.weight)
         self.squares.copy_(sums.squares)
 
     @torch.no_grad()
     def climb(self, beta: Tensor, reward: Tensor, penalty: Tensor) -> Tensor:  # (B,) each -> (B,)
-        """Where beta should go, from the parts of Eq. 15 at eta = 1; eta goes its own step."""
+        """Return the ascent direction of beta from the two parts of Eq. 15 at eta = 1, and take eta's own step."""
         step = F.online_dual_step(beta, self.kappa, reward, penalty, self.log_eta, target=self.target)
         self.log_eta.copy_(step.log_eta)
         return step.gradient

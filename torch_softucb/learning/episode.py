@@ -12,37 +12,62 @@ from torch_softucb.rng import STREAMS, mixed_seed
 from torch_softucb.simulation.rollout import rollout
 from torch_softucb.simulation.trajectory import Trajectory
 
+RECORDED_ROUNDS = 16  # per trajectory: enough for the means that are logged; recorded rounds are played eagerly
 _STAGES = ("train", "validate", "test")
 
 
 def stage_seed(seed: int, stage: str, stream: str, number: int) -> int:
-    """A seed of its own for every stage, stream and number."""
+    """Derive a separate seed for every stage (train, validate, test), stream and batch number."""
     return mixed_seed(seed, _STAGES.index(stage), STREAMS.index(stream), number)
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One batch: trajectories to be played, and the seeds of their noise and of their action draws."""
+    """One batch of trajectories: the problems to play, and the seeds of their noise and of their action draws.
+
+    Attributes:
+        problem: the problems, one trajectory each.
+        noise_seed: seed of the reward noise.
+        action_seed: seed of the action draws.
+        horizon: T, for episodes that bring their own (members of a :class:`~torch_softucb.training.Family`).
+        discount: fraction of its statistics that a policy keeps per round; 1 forgets nothing.
+
+    Example:
+        >>> from torch_softucb import LinUCB, synthetic_problem
+        >>> episode = Episode(synthetic_problem(num_problems=4), noise_seed=1, action_seed=2)
+        >>> episode.play(LinUCB(10), horizon=20).regret.shape
+        torch.Size([20, 4])
+    """
 
     problem: BanditProblem
     noise_seed: int
     action_seed: int
-    horizon: int | None = None  # of a family's member, whose T is its own
-    discount: float = 1.0  # what a policy keeps a round of what it knew
+    horizon: int | None = None
+    discount: float = 1.0
 
     @classmethod
     def of_member(cls, member: Member, count: int, *, seed: int) -> Self:
-        """``count`` problems of a family's member, and the random numbers to play them."""
+        """Draw ``count`` problems from a member of a family, and the random numbers to play them."""
         noise, action = mixed_seed(seed, 1), mixed_seed(seed, 2)
         return cls(member.problem(count, seed=seed), noise, action, member.horizon, member.discount)
 
     def generators(self, device: torch.device) -> tuple[torch.Generator, torch.Generator]:
-        """(noise, action)"""
+        """Return the generators of the reward noise and of the action draws, in this order."""
         noise, action = (torch.Generator(device).manual_seed(s) for s in (self.noise_seed, self.action_seed))
         return noise, action
 
-    def play(self, policy: BanditPolicy, *, horizon: int, problem: BanditProblem | None = None, **kind: Any) -> Trajectory:
-        """A rollout with this episode's random numbers, on its problem or on one made of it; sixteen rounds are recorded."""
+    def play(
+        self, policy: BanditPolicy, *, horizon: int, problem: BanditProblem | None = None, **rollout_kwargs: Any
+    ) -> Trajectory:
+        """Roll out a policy with the random numbers of this episode.
+
+        Args:
+            policy: any policy.
+            horizon: T.
+            problem: problems to play instead of the episode's own, for example several copies of each.
+            **rollout_kwargs: further arguments of :func:`torch_softucb.rollout`. If records are asked for, they are kept
+                for :data:`RECORDED_ROUNDS` equally spaced rounds.
+        """
         noise, action = self.generators(policy.device)
         return rollout(
             policy,
@@ -50,10 +75,11 @@ class Episode:
             horizon=horizon,
             generator=action,
             noise_generator=noise,
-            record_every=max(1, horizon // 16),
+            record_every=max(1, horizon // RECORDED_ROUNDS),
             discount=self.discount,
-            **kind,
+            **rollout_kwargs,
         )
 
     def to(self, device: torch.device) -> "Episode":
+        """Move the problems to another device."""
         return replace(self, problem=self.problem.to(device))

@@ -1,4 +1,4 @@
-"""Adam that moves a beta by shares of itself, and ends where it has been on average."""
+"""Adam in log space for positive parameters, with tail averaging over the second half of training."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,21 +7,22 @@ import torch
 
 from torch_softucb.policies import SoftUCBPolicy
 
-LEAST = 0.01  # where a beta of 0 sets out from: at 0 play is uniform (D1) and no draw credits anything
+MIN_VALUE = 0.01  # a beta of 0 restarts from here: at 0 play is uniform (D1) and no drawn arm earns credit
 
 
 class RelativeAdam(torch.optim.Adam):
-    """Adam on logarithms, for the parameters of groups with ``positive=True``; plain Adam for the others.
+    """Adam on the logarithm of parameters in groups with ``positive=True``; plain Adam for the others.
 
-    A step of ``lr`` changes such a parameter by about that share of itself: from 4 to 0.5 is as far as from 0.05 to 0.4,
-    rewards of any scale are learned from alike, and 0 is never reached. Parameters hold their values, not logarithms.
+    A step of ``lr`` multiplies a positive parameter by about ``1 + lr`` or ``1 - lr``. Going from 4 to 0.5 takes as many
+    steps as from 0.05 to 0.4, rewards of any scale lead to the same steps, and 0 is never reached. Parameters hold their
+    values, not logarithms.
 
     Args:
         params: parameters or groups.
         lr: learning rate.
-        steps: how many steps there will be, if that is known: the last one sets every parameter to the mean of what it was
-            in the second half (of its logarithm, where it is positive). Gradients of simulated regret are noisy, and this
-            takes most of the noise out of the end.
+        steps: number of steps of the run, if it is known. The last step sets every parameter to its mean over the second
+            half of the run (the geometric mean where it is positive), which removes most of the noise that gradients of
+            simulated regret leave at the end.
 
     Example:
         >>> beta = torch.nn.Parameter(torch.tensor(2.0))
@@ -33,13 +34,13 @@ class RelativeAdam(torch.optim.Adam):
     """
 
     def __init__(self, params: Any, *, lr: float, steps: int | None = None) -> None:
-        # few steps: a short memory; rewards may be small: a small eps
+        # runs are short, so the moments forget quickly; rewards may be small, so eps is tiny
         super().__init__(params, lr=lr, betas=(0.8, 0.95), eps=1e-12)
         self.steps = steps
 
     @classmethod
     def of(cls, policy: SoftUCBPolicy, *, lr: float, steps: int | None = None) -> "RelativeAdam":
-        """For all that a policy learns."""
+        """Build the optimiser for everything that a policy learns."""
         positive = policy.positive_parameters
         free = [parameter for parameter in policy.parameters() if all(parameter is not other for other in positive)]
         groups = ({"params": positive, "positive": True}, {"params": free, "positive": False})
@@ -47,6 +48,7 @@ class RelativeAdam(torch.optim.Adam):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Take one step; see :meth:`torch.optim.Optimizer.step`."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -54,12 +56,13 @@ class RelativeAdam(torch.optim.Adam):
         groups = [(group, p) for group in self.param_groups for p in group["params"] if p.grad is not None]
         positive = [(p, p.grad) for group, p in groups if group.get("positive", False)]
         for parameter, gradient in positive:
-            parameter.masked_fill_(parameter <= 0, LEAST)
+            parameter.masked_fill_(parameter <= 0, MIN_VALUE)
             parameter.grad = gradient * parameter  # d / d log p
             parameter.log_()
+        # torch wraps Adam.step to call the step hooks; they belong to this step and must not run twice
         adam = torch.optim.Adam.step
         adam = adam.__wrapped__ if getattr(adam, "hooked", False) else adam  # type: ignore[attr-defined]
-        adam(self)  # not the wrapper that torch lays around it: step hooks belong to this step
+        adam(self)
         for _, parameter in groups:
             self._average(parameter)
         for parameter, gradient in positive:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_arm_ids, check_finite, check_float_tensor, check_integer, check_shape
+from torch_softucb.learning.dual import OnlineDual
 
 
 def check_head_policy(where: str, policy: Any, dim: int) -> None:
@@ -102,9 +103,11 @@ def check_one_beta(where: str, raw: Tensor | None) -> None:
         raise ValueError(f"{where}: policy must have one beta for all, got {got}; use beta_init as a number")
 
 
-def check_dual(where: str, auto: bool) -> None:
-    if not auto:
-        raise ValueError(f"{where}: eta must be 'auto' for it, got a number, which no reward moves")
+def check_dual(where: str, dual: OnlineDual | None) -> OnlineDual:
+    """Return the dual variable, or raise if this learner has a fixed eta."""
+    if dual is None:
+        raise ValueError(f"{where}: only available with eta='auto'; this learner has a fixed eta")
+    return dual
 
 
 def check_log_place(where: str, folder: object, there: bool, beyond: bool) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole at every moment, and that load without running anything from the file."""
+"""Checkpoints that are complete at every moment, and that load without running anything from the file."""
 
 import pickle
 import zipfile
@@ -14,9 +14,13 @@ from torch_softucb.training._checks import check_training_checkpoint
 
 
 class AtomicCheckpointIO(CheckpointIO):
-    """kill -9 leaves the old file or the new one, never half of one. Loads with ``weights_only=True``, whatever is asked."""
+    """Write checkpoints atomically and load them with ``weights_only=True``, whatever is asked for.
+
+    A process that is killed while it saves leaves the old file or the new one, never a part of one.
+    """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
+        """Write to a temporary file next to the target, sync, and rename."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(target) as file:
@@ -28,6 +32,7 @@ class AtomicCheckpointIO(CheckpointIO):
         map_location: Callable[..., Any] | None = lambda storage, _: storage,
         weights_only: bool | None = True,
     ) -> dict[str, Any]:
+        """Load a checkpoint; raise a ValueError that names the file if it cannot be read."""
         try:
             state: dict[str, Any] = torch.load(path, map_location=map_location, weights_only=True)
         except (RuntimeError, EOFError, zipfile.BadZipFile, pickle.UnpicklingError, OSError) as error:
@@ -36,4 +41,5 @@ class AtomicCheckpointIO(CheckpointIO):
         return state
 
     def remove_checkpoint(self, path: str | Path) -> None:
+        """Delete a checkpoint if it exists."""
         Path(path).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Problems for training, validation and test, from disjoint streams that can be entered at any step."""
+"""Data modules: problems for training, validation and test, from disjoint streams that can be entered at any step."""
 
 import math
 from collections.abc import Iterator
@@ -17,17 +17,26 @@ from torch_softucb.training._checks import check_seed_kept
 
 
 class EpisodeSource(Protocol):
-    """What a loader asks for episodes."""
+    """What a loader draws its episodes from."""
 
     seed: int
 
-    def episode(self, stage: str, number: int, count: int) -> Episode: ...
+    def episode(self, stage: str, number: int, count: int) -> Episode:
+        """Return the ``number``-th batch of a stage, with ``count`` trajectories over all processes."""
+        ...
 
 
 class EpisodeLoader:
-    """A loader whose n-th batch depends on (seed, n) alone; its state is the number of batches handed out."""
+    """A loader whose n-th batch depends on (seed, n) alone; its state is the number of batches handed out.
 
-    def __init__(self, data: "EpisodeSource", stage: str, steps: int, count: int) -> None:
+    Args:
+        data: where the episodes come from.
+        stage: ``train``, ``validate`` or ``test``.
+        steps: number of batches.
+        count: trajectories per batch, over all processes.
+    """
+
+    def __init__(self, data: EpisodeSource, stage: str, steps: int, count: int) -> None:
         self.data, self.stage, self.steps, self.count, self.position = data, stage, steps, count, 0
 
     def __len__(self) -> int:
@@ -37,22 +46,24 @@ class EpisodeLoader:
         if self.position >= self.steps:
             self.position = 0
         while self.position < self.steps:
-            self.position += 1  # before the yield: a checkpoint written during this batch says "handed out"
+            self.position += 1  # before the yield: a checkpoint written during this batch counts it as handed out
             yield self.data.episode(self.stage, self.position - 1, self.count)
 
     def state_dict(self) -> dict[str, Any]:
+        """Return the seed and the number of batches handed out."""
         return {"seed": self.data.seed, "position": self.position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue after the batches that were handed out before."""
         check_seed_kept("BanditDataModule", self.data.seed, state["seed"])
         self.position = state["position"]
 
 
 def planned_steps(trainer: L.Trainer) -> int:
-    """Optimiser steps of a run, told without opening the loader.
+    """Count the optimiser steps of a run without opening the loader.
 
-    ``trainer.estimated_stepping_batches`` opens it, and Lightning restores a loader's place only when it opens it later: a
-    resumed run would meet its first batches again.
+    ``trainer.estimated_stepping_batches`` opens it, and Lightning restores a loader's position only if it opens the loader
+    later: a resumed run would see its first batches again.
     """
     batches = getattr(getattr(trainer, "datamodule", None), "num_steps", None)
     if batches is None or trainer.max_epochs is None or trainer.max_epochs < 0:
@@ -63,22 +74,68 @@ def planned_steps(trainer: L.Trainer) -> int:
     return max(1, steps if trainer.max_steps < 0 else min(steps, trainer.max_steps))
 
 
-class BanditDataModule(L.LightningDataModule):
-    """Synthetic problems (Sec. 5) for learning beta.
+class EpisodeDataModule(L.LightningDataModule):
+    """Base of data modules that serve episodes; subclasses define ``episode`` and the sizes of evaluation.
+
+    Attributes:
+        trajectories: trajectories per training step, over all processes.
+        num_steps: training steps.
+        eval_batches: batches of validation and of test.
+        eval_trajectories: trajectories of each of them.
+        seed: seed of everything.
+    """
+
+    trajectories: int
+    num_steps: int
+    eval_batches: int
+    eval_trajectories: int
+    seed: int
+
+    def episode(self, stage: str, number: int, count: int) -> Episode:
+        """Return this process's share of a batch."""
+        raise AttributeError(f"{type(self).__name__} must define episode(stage, number, count)")
+
+    def _share(self, name: str, count: int) -> tuple[int, int]:
+        """Return this process's number of trajectories, and the first of them."""
+        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
+        check_divides(type(self).__name__, name, count, "processes", world)
+        return count // world, rank * (count // world)
+
+    def train_dataloader(self) -> EpisodeLoader:
+        """Return the loader of training episodes."""
+        return EpisodeLoader(self, "train", self.num_steps, self.trajectories)
+
+    def val_dataloader(self) -> EpisodeLoader:
+        """Return the loader of validation episodes."""
+        return EpisodeLoader(self, "validate", self.eval_batches, self.eval_trajectories)
+
+    def test_dataloader(self) -> EpisodeLoader:
+        """Return the loader of test episodes."""
+        return EpisodeLoader(self, "test", self.eval_batches, self.eval_trajectories)
+
+    def transfer_batch_to_device(self, batch: Episode, device: torch.device, dataloader_idx: int) -> Episode:
+        """Move an episode to a device."""
+        return batch.to(device)
+
+
+class BanditDataModule(EpisodeDataModule):
+    """Synthetic problems (Sec. 5 of the paper) for learning beta.
 
     Args:
         num_arms: K.
         dim: d.
         noise_std: standard deviation of the reward noise.
-        trajectories: trajectories a step, over all processes.
+        trajectories: trajectories per step, over all processes.
         num_steps: training steps.
-        fresh_problems: new random problems in every step (one beta for a family of problems); else one fixed problem, met
-            with new noise every time, as in the paper's offline setting.
-        one_episode: every step goes on with the same trajectories (online learning); validation then plays their rivals on
-            the same problems and noise.
+        fresh_problems: draw new problems in every step (one beta for a family of problems). Otherwise one fixed problem is
+            played with new noise every time, as in the paper's offline setting.
+        one_episode: every step continues the same trajectories (online learning). Validation then plays the baselines on the
+            same problems and noise.
         eval_trajectories: trajectories of validation and of test.
-        seed: of everything; training, validation and test have streams of their own.
+        seed: seed of everything; training, validation and test have separate streams.
     """
+
+    eval_batches = 1
 
     def __init__(
         self,
@@ -101,58 +158,44 @@ class BanditDataModule(L.LightningDataModule):
         self.trajectories = check_integer(where, "trajectories", trajectories, low=1)
         self.num_steps = check_integer(where, "num_steps", num_steps, low=1)
         self.fresh_problems, self.one_episode = fresh_problems, one_episode
-        self.eval_trajectories = check_integer(where, "eval_trajectories", eval_trajectories, low=1)
+        held_out = check_integer(where, "eval_trajectories", eval_trajectories, low=1)
+        self.eval_trajectories = self.trajectories if one_episode else held_out
         self.seed = check_integer(where, "seed", seed, low=0)
-        self._ready: dict[tuple[str, int, int], BanditProblem] = {}
+        self._cached: dict[tuple[str, int, int], BanditProblem] = {}
         self.save_hyperparameters()
 
     def problems(self, stage: str, number: int, count: int, *, first: int = 0) -> BanditProblem:
-        """``count`` problems of a stage's ``number``-th batch, from the ``first`` on; in the fixed setting all are one."""
-        kind = {"num_arms": self.num_arms, "dim": self.dim, "noise_std": self.noise_std}
+        """Draw ``count`` problems of a batch, starting with problem ``first``; with a fixed problem, its copies."""
+        sizes: dict[str, Any] = {"num_arms": self.num_arms, "dim": self.dim, "noise_std": self.noise_std}
         if not self.fresh_problems:
             generator = torch.Generator().manual_seed(stage_seed(self.seed, "train", "problem", 0))
-            fixed = synthetic_problem(num_problems=1, generator=generator, **kind)[0]  # type: ignore[arg-type]
+            fixed = synthetic_problem(num_problems=1, generator=generator, **sizes)[0]
             return fixed.repeat(first + count)[first:]
         generator = torch.Generator().manual_seed(stage_seed(self.seed, stage, "problem", number))
-        return synthetic_problem(num_problems=count, first=first, generator=generator, **kind)  # type: ignore[arg-type]
+        return synthetic_problem(num_problems=count, first=first, generator=generator, **sizes)
 
     def episode(self, stage: str, number: int, count: int) -> Episode:
-        """This process's share of a batch: a trajectory keeps its id, and so its numbers, whoever plays it."""
+        """Return this process's share of a batch; a trajectory's random numbers do not depend on the process."""
         if self.one_episode:
             stage, number = "train", 0
-        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
-        name = "trajectories" if stage == "train" else "eval_trajectories"
-        check_divides("BanditDataModule", name, count, "processes", world)
-        share = count // world
+        share, first = self._share("trajectories" if stage == "train" else "eval_trajectories", count)
         key = (stage, number if self.fresh_problems else 0, share)
-        if key not in self._ready:
-            self._ready = {key: self.problems(stage, number, share, first=rank * share)}
+        if key not in self._cached:
+            self._cached = {key: self.problems(stage, number, share, first=first)}
         noise, action = (stage_seed(self.seed, stage, stream, number) for stream in ("noise", "action"))
-        return Episode(self._ready[key], noise, action)
-
-    def train_dataloader(self) -> EpisodeLoader:
-        return EpisodeLoader(self, "train", self.num_steps, self.trajectories)
-
-    def val_dataloader(self) -> EpisodeLoader:
-        return EpisodeLoader(self, "validate", 1, self.trajectories if self.one_episode else self.eval_trajectories)
-
-    def test_dataloader(self) -> EpisodeLoader:
-        return EpisodeLoader(self, "test", 1, self.trajectories if self.one_episode else self.eval_trajectories)
-
-    def transfer_batch_to_device(self, batch: Episode, device: torch.device, dataloader_idx: int) -> Episode:
-        return batch.to(device)
+        return Episode(self._cached[key], noise, action)
 
 
-class FamilyDataModule(L.LightningDataModule):
-    """A member of the family in every step; validation and test play members that training never drew.
+class FamilyDataModule(EpisodeDataModule):
+    """One member of a family per step; validation and test play members that training never drew.
 
     Args:
         family: what members are drawn from.
-        trajectories: trajectories a step, over all processes.
+        trajectories: trajectories per step, over all processes.
         num_steps: training steps.
         eval_members: members of validation and of test.
         eval_trajectories: trajectories of each of those.
-        seed: of everything; training, validation and test have streams of their own.
+        seed: seed of everything; training, validation and test have separate streams.
     """
 
     def __init__(
@@ -170,27 +213,13 @@ class FamilyDataModule(L.LightningDataModule):
         self.family = Family() if family is None else family
         self.trajectories = check_integer(where, "trajectories", trajectories, low=1)
         self.num_steps = check_integer(where, "num_steps", num_steps, low=1)
-        self.eval_members = check_integer(where, "eval_members", eval_members, low=1)
+        self.eval_batches = check_integer(where, "eval_members", eval_members, low=1)
         self.eval_trajectories = check_integer(where, "eval_trajectories", eval_trajectories, low=1)
         self.seed = check_integer(where, "seed", seed, low=0)
 
     def episode(self, stage: str, number: int, count: int) -> Episode:
-        """This process's share of a batch."""
+        """Return this process's share of the problems of one member."""
         seed = stage_seed(self.seed, stage, "problem", number)
+        share, first = self._share("trajectories", count)
         episode = Episode.of_member(self.family.member(seed=seed), count, seed=seed)
-        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
-        check_divides("FamilyDataModule", "trajectories", count, "processes", world)
-        share = count // world
-        return replace(episode, problem=episode.problem[rank * share : (rank + 1) * share])
-
-    def train_dataloader(self) -> EpisodeLoader:
-        return EpisodeLoader(self, "train", self.num_steps, self.trajectories)
-
-    def val_dataloader(self) -> EpisodeLoader:
-        return EpisodeLoader(self, "validate", self.eval_members, self.eval_trajectories)
-
-    def test_dataloader(self) -> EpisodeLoader:
-        return EpisodeLoader(self, "test", self.eval_members, self.eval_trajectories)
-
-    def transfer_batch_to_device(self, batch: Episode, device: torch.device, dataloader_idx: int) -> Episode:
-        return batch.to(device)
+        return replace(episode, problem=episode.problem[first : first + share])

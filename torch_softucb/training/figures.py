@@ -1,9 +1,11 @@
-"""Regret curves as a figure: mean and 95% band, each curve named at its end."""
+"""Regret curves as a figure: mean and 95% band, each curve labelled at its end."""
 
 import math
 from collections.abc import Mapping
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.typing import ColorType
 from torch import Tensor
 
 from torch_softucb.training.tags import BASELINES
@@ -12,7 +14,7 @@ NAMES = {"soft_ucb": "SoftUCB, beta frozen", "soft_ucb_online": "SoftUCB online"
 
 
 def regret_figure(curves: Mapping[str, Tensor], title: str = "") -> Figure:  # name -> (T, B) cumulative regret
-    """On a logarithmic scale: on a linear one LinTS at its theoretical scale would flatten all others."""
+    """Draw regret curves on a logarithmic scale; on a linear one LinTS at its theoretical scale would flatten the others."""
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = figure.add_subplot()
     ends = []
@@ -26,12 +28,12 @@ def regret_figure(curves: Mapping[str, Tensor], title: str = "") -> Figure:  # n
         ends.append((float(mean[-1]), f"{NAMES.get(name, name)}: {mean[-1]:.0f}", line.get_color(), horizon))
     axes.set(xlabel="round", ylabel="cumulative regret", xlim=(1, ends[0][3]), ylim=(1, None), yscale="log", title=title)
     axes.spines[["top", "right"]].set_visible(False)
-    _name_ends(axes, ends)
+    _label_ends(axes, ends)
     return figure
 
 
-def _name_ends(axes, ends) -> None:  # type: ignore[no-untyped-def]
-    """Names right of the curves' ends, at least 11 points apart so that close curves stay readable."""
+def _label_ends(axes: Axes, ends: list[tuple[float, str, ColorType, int]]) -> None:
+    """Write the labels to the right of the curves, at least 11 points apart so that close curves stay readable."""
     low, high = axes.get_ylim()
     points = axes.get_window_extent().height * 72 / axes.figure.dpi
     scale = points / (math.log(high) - math.log(low))

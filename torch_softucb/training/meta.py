@@ -1,27 +1,26 @@
-"""Learning one beta module for a whole family of problems."""
+"""Meta-learning: one beta module for a whole family of problems."""
 
-import math
 from typing import Any
 
 import lightning as L
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
-from torch import Tensor, nn
+from torch import Tensor
 
-from torch_softucb.checks import check_delta, check_number
+from torch_softucb.checks import check_number
 from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.estimators.score_function import trajectory
 from torch_softucb.policies import LinUCB, SoftUCBPolicy
-from torch_softucb.policies.beta.base import BetaModule
-from torch_softucb.policies.beta.network import SituationBeta
+from torch_softucb.policies.beta import BetaModule, SituationBeta
 from torch_softucb.training.data import planned_steps
 
 
 class SoftUCBMeta(L.LightningModule):
-    """Learns a module that says beta from the situation, over problems of all sizes (:class:`Family`).
+    """Learn a module that computes beta from the situation, over problems of all sizes (:class:`Family`).
 
-    Every step plays one member of the family and climbs the whole trajectory's reward (estimator ``trajectory``), divided by
-    the step's mean regret: so noisy and long problems, whose regret is large, do not drown the others.
+    Every step plays one member of the family and follows the gradient of the whole trajectory's reward (estimator
+    ``trajectory``), divided by the step's mean regret. Without that division, noisy and long problems, whose regret is
+    large, would dominate the others.
 
     Args:
         beta: the module; by default a :class:`~torch_softucb.SituationBeta`.
@@ -29,8 +28,8 @@ class SoftUCBMeta(L.LightningModule):
         learn_delta: learn delta too, one for the whole family.
         ridge_alpha: ridge weight.
         lr: learning rate of the default optimiser, Adam, falling to 0.
-        optimizer: another torch optimiser; parameters in, optimiser out.
-        scheduler: a learning rate scheduler; optimiser in, scheduler out.
+        optimizer: another torch optimiser, as a function of the parameters.
+        scheduler: a learning rate scheduler, as a function of the optimiser.
         compile: play under torch.compile (true) or in the C++ kernel (native); see rollout.
     """
 
@@ -48,20 +47,22 @@ class SoftUCBMeta(L.LightningModule):
     ) -> None:
         super().__init__()
         self.beta = SituationBeta(horizon=1024, init=0.7) if beta is None else beta
-        self.kind: dict[str, Any] = {"delta": delta, "ridge_alpha": ridge_alpha, "coldness": "smooth"}
-        self.raw_delta: nn.Parameter | None = None
-        if learn_delta:
-            self.raw_delta = nn.Parameter(torch.tensor(math.log(check_delta("SoftUCBMeta", delta) / (1 - delta))))
+        settings: dict[str, Any] = {"delta": delta, "learn_delta": learn_delta, "ridge_alpha": ridge_alpha}
+        template = SoftUCBPolicy(1, coldness="smooth", **settings)
+        self.raw_delta = template.raw_delta
+        self._template = (template,)  # in a tuple: its parameters are not those of the family
         self.lr = check_number("SoftUCBMeta", "lr", lr, low=0.0, open_low=True)
         self.make_optimizer, self.make_scheduler, self.compile_rounds = optimizer, scheduler, compile
 
     def policy(self, dim: int, horizon: int) -> SoftUCBPolicy:
-        """A policy for problems of this size that asks the module, and has the family's delta."""
-        policy = SoftUCBPolicy(dim, beta_init=self.beta.for_horizon(horizon), device=self.device, **self.kind)
+        """Build a policy for problems of this size that shares the family's module and delta."""
+        template = self._template[0].to(self.device)
+        policy = template.with_beta(self.beta.for_horizon(horizon), dim=dim)
         policy.raw_delta = self.raw_delta
         return policy
 
     def configure_optimizers(self) -> Any:
+        """Adam with a cosine schedule, unless others are given."""
         if self.make_optimizer is None:
             optimizer: torch.optim.Optimizer = torch.optim.Adam(self.parameters(), lr=self.lr, betas=(0.9, 0.98))
         else:
@@ -72,28 +73,29 @@ class SoftUCBMeta(L.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def training_step(self, episode: Episode, batch_idx: int) -> Tensor:
+        """Play one member of the family and return its normalised loss."""
         assert episode.horizon is not None
         policy = self.policy(episode.problem.dim, episode.horizon)
-        kind: dict[str, Any] = {"horizon": episode.horizon, "eta": 0.0, "record": ("beta",), "compile": self.compile_rounds}
-        signal = trajectory(policy, episode, **kind)
+        signal = trajectory(policy, episode, horizon=episode.horizon, record=("beta",), compile=self.compile_rounds)
         regret = signal.trajectory.regret
         count = episode.problem.batch_shape.numel()
-        shown = {"family/beta": signal.trajectory.records["beta"].mean(), "family/regret": regret.sum(0).mean()}
-        self.log_dict(shown, prog_bar=True, batch_size=count, sync_dist=self.trainer.world_size > 1)
+        row = {"family/beta": signal.trajectory.records["beta"].mean(), "family/regret": regret.sum(0).mean()}
+        self.log_dict(row, prog_bar=True, batch_size=count, sync_dist=self.trainer.world_size > 1)
         return signal.loss / regret.mean().clamp(min=1e-9)
 
-    def optimizer_step(self, *args: Any, **kind: Any) -> None:
-        super().optimizer_step(*args, **kind)
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        """Step, then clamp the parameters back into range."""
+        super().optimizer_step(*args, **kwargs)
         self.policy(1, 1).project_()
 
     def validation_step(self, episode: Episode, batch_idx: int) -> None:
-        """Regret on a held-out member, over that of LinUCB at the noise that it cannot know: beta = 2 noise_std."""
+        """Log the regret on a held-out member over that of LinUCB at beta = 2 noise_std, which only an oracle can set."""
         assert episode.horizon is not None
         problem, horizon = episode.problem, episode.horizon
         noise = torch.as_tensor(problem.noise_std, device=problem.means.device).mean()
         own = episode.play(self.policy(problem.dim, horizon), horizon=horizon, compile=self.compile_rounds)
-        baseline = LinUCB(problem.dim, beta=float(2 * noise), ridge_alpha=self.kind["ridge_alpha"], device=self.device)
-        other = episode.play(baseline, horizon=horizon, compile=self.compile_rounds)
+        oracle = LinUCB(problem.dim, beta=float(2 * noise), ridge_alpha=self._template[0].ridge_alpha, device=self.device)
+        other = episode.play(oracle, horizon=horizon, compile=self.compile_rounds)
         ratio = own.regret.sum(0).mean() / other.regret.sum(0).mean().clamp(min=1e-9)
         count = problem.batch_shape.numel()
         self.log("family/validation_ratio", ratio, prog_bar=True, batch_size=count, sync_dist=self.trainer.world_size > 1)

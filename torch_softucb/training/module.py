@@ -1,6 +1,5 @@
-"""What offline and online training share: a policy, settings, validation against rivals."""
+"""What offline and online training share: a policy, an optimiser, logging, validation, checkpoints."""
 
-import math
 import warnings
 from typing import Any
 
@@ -14,20 +13,20 @@ from torch_softucb.checks import check_integer, check_number
 from torch_softucb.errors import BetaWarning
 from torch_softucb.learning.dual import Dual
 from torch_softucb.learning.episode import Episode
-from torch_softucb.policies import BanditPolicy, EpsilonGreedy, LinTS, LinUCB, SoftUCBPolicy
+from torch_softucb.policies import BanditPolicy, SoftUCBPolicy
 from torch_softucb.simulation._checks import check_compile, check_same_world
-from torch_softucb.training._checks import check_checkpoint_dim, check_checkpoint_kind, check_episodes
+from torch_softucb.training._checks import check_checkpoint_dim, check_checkpoint_state, check_episodes
 from torch_softucb.training.data import BanditDataModule, planned_steps
+from torch_softucb.training.validation import OWN, RegretCurves, baselines, gather_trajectories, validation_row
 
 RECORDED = ("gamma", "num_suboptimal", "entropy", "coverage", "probs", "beta")
 
 
 class SoftUCBModule(L.LightningModule):
-    """Base of the two trainers; owns the policy and the settings of its objective."""
+    """Base class of the two trainers. It owns the policy and the settings of its objective."""
 
     policy: SoftUCBPolicy
     played_beta: Tensor
-    relative = False  # is RelativeAdam, which wants to know the number of steps, its default optimiser?
 
     def __init__(
         self,
@@ -49,22 +48,23 @@ class SoftUCBModule(L.LightningModule):
         self.eta = eta if isinstance(eta, Dual) else check_number(where, "eta", eta, low=0.0)
         self.lr = check_number(where, "lr", lr, low=0.0, open_low=True)
         check_compile(where, compile)
-        self.compile_rounds = compile  # LightningModule has a compile of its own
+        self.compile_rounds = compile  # `compile` is a method of LightningModule
         self.make_optimizer, self.make_scheduler = optimizer, scheduler
         self.theory = {"subgaussian_r": subgaussian_r, "fail_prob": fail_prob, "horizon": self.horizon}
         self.beta_bound = F.beta_upper_bound(dim=policy.dim, ridge_alpha=policy.ridge_alpha, **self.theory)
         self.last_probs: Tensor | None = None  # for the dashboard's histogram
         self.curves: dict[str, Tensor] = {}  # name -> (T, B) cumulative regret of the last validation
-        self._played: dict[tuple[str, int, int], Tensor] = {}  # the same, this process's share, by episode
+        self._regret_curves = RegretCurves()
         self._validated = -1
         self._warned = False
-        # mean over the last step's rounds, of a beta that is a module; -1 before the first
+        # mean over the last step's rounds when beta is a module; -1 before the first step
         self.register_buffer("played_beta", torch.full((), -1.0))
 
     def configure_optimizers(self) -> Any:
         """SGD by default for the paper's estimators, so that a step is the paper's beta <- beta + lr g_hat."""
         if self.make_optimizer is None:
-            optimizer = self.default_optimizer(planned_steps(self.trainer) if self.relative else None)
+            # the number of steps is asked for only where it is needed: it may open a loader
+            optimizer = self.default_optimizer(planned_steps(self.trainer) if self.needs_steps else None)
         else:
             optimizer = self.make_optimizer(self.policy.parameters())
         scheduler = self.default_scheduler(optimizer) if self.make_scheduler is None else self.make_scheduler(optimizer)
@@ -72,20 +72,27 @@ class SoftUCBModule(L.LightningModule):
             return optimizer
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
+    @property
+    def needs_steps(self) -> bool:
+        """Whether the default optimiser depends on the number of steps."""
+        return False
+
     def default_optimizer(self, steps: int | None = None) -> torch.optim.Optimizer:
-        """For so many steps, if that is known."""
+        """Build the optimiser that is used when none is given, for a run of so many steps."""
         return torch.optim.SGD(self.policy.parameters(), lr=self.lr)
 
     def default_scheduler(self, optimizer: torch.optim.Optimizer) -> Any:
-        """A constant rate."""
+        """Build the scheduler that is used when none is given; None keeps the rate constant."""
         return None
 
     @property
     def present_eta(self) -> float:
+        """Current weight of the constraint."""
         return self.eta.eta if isinstance(self.eta, Dual) else self.eta
 
     @property
     def mean_beta(self) -> float:
+        """Current beta, averaged over trajectories; of a beta module, the mean over the last step's rounds."""
         module = self.policy.beta_module
         if module is None:
             return float(self.policy.beta.detach().mean())
@@ -94,97 +101,75 @@ class SoftUCBModule(L.LightningModule):
 
     @torch.no_grad()
     def frozen_policy(self) -> SoftUCBPolicy:
-        """A policy to play with: beta as it is now (online: the mean of the trajectories'), delta too."""
-        own = self.policy
-        module = own.beta_module if own.one_for_all else None
-        return SoftUCBPolicy(
-            own.dim,
-            beta_init=self.mean_beta if module is None else module,
-            delta=float(own.delta),
-            ridge_alpha=own.ridge_alpha,
-            coldness=own.coldness,
-            smoothing=own.smoothing,
-            device=own.device,
-            dtype=own.dtype,
-        )
+        """Return a policy to play with, at the current beta (online: the mean over trajectories) and delta."""
+        module = self.policy.beta_module if self.policy.one_for_all else None
+        return self.policy.with_beta(self.mean_beta if module is None else module)
 
     def baselines(self) -> dict[str, BanditPolicy]:
-        dim, alpha = self.policy.dim, self.policy.ridge_alpha
-        kind: dict[str, Any] = {"ridge_alpha": alpha, "device": self.policy.device, "dtype": self.policy.dtype}
-        return {
-            "lin_ucb_bound": LinUCB.theoretical(dim, **self.theory, **kind),  # type: ignore[arg-type]
-            "lin_ucb_same_beta": LinUCB(dim, beta=self.mean_beta, **kind),
-            "lin_ts": LinTS.theoretical(dim, **self.theory, **kind),  # type: ignore[arg-type]
-            "epsilon_greedy": EpsilonGreedy(dim, epsilon=0.05, **kind),
-        }
+        """Return the policies that validation compares with."""
+        return baselines(self.policy, beta=self.mean_beta, theory=self.theory)
 
     def on_validation_model_eval(self) -> None:
-        """Nothing to switch: the policy has no train mode."""
+        """Keep the training mode: the policy has no separate evaluation mode."""
 
     def on_validation_model_train(self) -> None:
-        """See above."""
+        """Keep the training mode: the policy has no separate evaluation mode."""
 
     def evaluate(self, episode: Episode) -> dict[str, Tensor]:
-        """Cumulative regret curves (T, B) of SoftUCB with beta frozen and of its rivals: same problems, same noise."""
-        curves = {}
-        for name, policy in {"soft_ucb": self.frozen_policy(), **self.baselines()}.items():
-            key = (name, episode.noise_seed, episode.action_seed)
-            if name not in ("soft_ucb", "lin_ucb_same_beta") and key in self._played:
-                curves[name] = self._played[key]  # does not depend on beta: played once
-                continue
-            played = episode.play(policy, horizon=self.horizon, compile=self.compile_rounds)
-            curves[name] = self._played[key] = played.cumulative_regret
-        return curves
+        """Cumulative regret ``(T, B)`` of SoftUCB with frozen beta and of the baselines: same problems, same noise."""
+        policies = {OWN: self.frozen_policy(), **self.baselines()}
+        return self._regret_curves.play(policies, episode, horizon=self.horizon, compile=self.compile_rounds)
 
     def validation_step(self, episode: Episode, batch_idx: int) -> None:
+        """Log the regret of SoftUCB and of the baselines on held-out problems."""
         self.log_row(self._validate(episode), batch_size=episode.problem.batch_shape.numel())
 
     def test_step(self, episode: Episode, batch_idx: int) -> None:
-        row = self._validate(episode)
-        row = {name.replace("validation/", "test/"): value for name, value in row.items()}
+        """Log the same under ``test/``."""
+        row = {name.replace("validation/", "test/"): value for name, value in self._validate(episode).items()}
         self.log_row(row, batch_size=episode.problem.batch_shape.numel())
 
     def _validate(self, episode: Episode) -> dict[str, float]:
         curves = self.evaluate(episode)
-        if self.trainer.world_size > 1:  # every process has played its share
-            curves = {name: torch.cat(list(self.all_gather(curve)), dim=1) for name, curve in curves.items()}
+        if self.trainer.world_size > 1:
+            curves = gather_trajectories(curves, self.all_gather)
         self.curves, self._validated = curves, self.global_step
-        last = curves["soft_ucb"][-1]
-        mean, band = float(last.mean()), 1.96 * float(last.std(correction=0)) / math.sqrt(len(last))
-        baselines = {f"validation/{name}": float(curve[-1].mean()) for name, curve in curves.items()}
-        return baselines | {"validation/soft_ucb_low": mean - band, "validation/soft_ucb_high": mean + band}
+        return validation_row(curves)
 
     def log_row(self, values: dict[str, Any], *, batch_size: int) -> None:
-        """Log under the x-axis of this kind of training; with several processes, the mean of their shares."""
+        """Log under the x-axis of this trainer; with several processes, the mean over them."""
+        # Lightning reads the x-axis of a row from the metric named "step"
         row = {"step": float(self.axis_value), **{name: float(value) for name, value in values.items()}}
         several = self.trainer.world_size > 1
-        if several and self.trainer.training:  # all numbers in one message; sync_dist would send one each
+        if several and self.trainer.training:  # all numbers in one message; sync_dist would send one message each
             numbers = torch.tensor(list(row.values()), dtype=torch.float64, device=self.device)
             row = dict(zip(row, self.trainer.strategy.reduce(numbers, reduce_op="mean").tolist(), strict=True))
             several = False
         self.log_dict(row, batch_size=batch_size, sync_dist=several)
 
     def check_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Can this module go on from it?"""
+        """Raise if this module cannot continue from the checkpoint."""
         where = type(self).__name__
-        check_checkpoint_kind(where, self.state_dict().keys(), checkpoint["state_dict"].keys())
+        check_checkpoint_state(where, self.state_dict().keys(), checkpoint["state_dict"].keys())
         check_checkpoint_dim(where, self.policy.dim, checkpoint["hyper_parameters"]["dim"])
 
     def check_data(self, data: BanditDataModule) -> None:
-        """Do these data fit this kind of training?"""
+        """Raise if these data do not fit this trainer."""
         check_episodes(type(self).__name__, data.one_episode, wanted=False)
         check_same_world(type(self).__name__, "dim", self.policy.dim, "data", data.dim)
 
     def setup(self, stage: str) -> None:
+        """Check the data before the first step."""
         data = getattr(self.trainer, "datamodule", None)
         if stage == "fit" and isinstance(data, BanditDataModule):
             self.check_data(data)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Check the checkpoint before it is loaded."""
         self.check_checkpoint(checkpoint)
 
     def on_train_epoch_end(self) -> None:
-        """The last word is about the last beta: validate once more if training went on after the last validation."""
+        """Validate the final beta, if training continued after the last validation."""
         data = getattr(self.trainer, "datamodule", None)
         if not self.trainer.enable_validation or self._validated == self.global_step or data is None:
             return
@@ -194,19 +179,21 @@ class SoftUCBModule(L.LightningModule):
 
     @property
     def rounds_played(self) -> int:
-        """Of the regret that :attr:`final_regret` speaks of."""
+        """Number of rounds behind :attr:`final_regret`."""
         return self.horizon
 
     @property
     def final_regret(self) -> float | None:
-        """Of SoftUCB with beta frozen, in the last validation; None before the first."""
-        return float(self.curves["soft_ucb"][-1].mean()) if self.curves else None
+        """Mean regret of SoftUCB with frozen beta in the last validation; None before the first."""
+        return float(self.curves[OWN][-1].mean()) if self.curves else None
 
     @property
     def axis_value(self) -> int:
-        raise AttributeError(f"{type(self).__name__} must say where on its x-axis it is")
+        """Current position on the x-axis of TensorBoard."""
+        raise AttributeError(f"{type(self).__name__} must define axis_value, its position on the x-axis")
 
     def warn_if_running_away(self) -> None:
+        """Warn once if beta has grown beyond its theoretical bound."""
         beta = self.mean_beta
         if beta > self.beta_bound and not self._warned:
             self._warned = True

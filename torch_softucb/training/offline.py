@@ -9,43 +9,48 @@ from torch import Tensor
 from torch_softucb.checks import check_choice
 from torch_softucb.learning.dual import Dual
 from torch_softucb.learning.episode import Episode
-from torch_softucb.learning.estimators.paper import ESTIMATORS, mean_record
-from torch_softucb.learning.log_adam import RelativeAdam
+from torch_softucb.learning.estimators import ESTIMATORS
+from torch_softucb.learning.optimisers import default_lr, default_optimizer, default_scheduler, uses_log_adam
 from torch_softucb.policies import SoftUCBPolicy
-from torch_softucb.policies.beta.base import BetaModule
+from torch_softucb.policies.beta import BetaModule
+from torch_softucb.simulation.trajectory import Trajectory
 from torch_softucb.training.data import planned_steps
 from torch_softucb.training.module import RECORDED, SoftUCBModule
 
-_RATES = {"paper": 5.0, "auto": 0.25}  # with SGD; the other estimators take RelativeAdam
+
+def _mean_record(trajectory: Trajectory, name: str) -> Tensor:
+    return trajectory.records[name].to(torch.get_default_dtype()).mean()
 
 
 class SoftUCBOffline(SoftUCBModule):
-    """Learns one beta from whole trajectories: one step plays a batch and climbs Eq. 13, averaged.
+    """Learn one beta from whole trajectories. A training step plays a batch and follows its average gradient.
 
     Args:
         dim: d.
-        horizon: T, rounds of a trajectory.
+        horizon: T, rounds per trajectory.
         eta: weight of the constraint |mu - mu_hat| <= beta width; where beta settles depends on it. ``auto`` makes it a dual
-            variable that finds the beta of ``target_coverage``. Only ``paper`` looks at it.
-        lr: learning rate of the default optimiser. Default 5 with SGD for ``paper`` (the gradient is that of a round,
-            divided by T); 0.25 with SGD, falling to a fifth, for ``eta="auto"``; 0.3 with RelativeAdam (shares of
-            beta), falling to 0, for the other estimators. A module's parameters have RelativeAdam and the module's own
-            rate (0.3 for segments, 0.1 for a schedule, 0.02 for a network), with ``paper`` at a constant rate.
-        beta_init: where beta starts: a number, or a BetaModule (a schedule over t / T, a network over the situation), whose
-            T becomes this one.
+            variable that finds the beta of ``target_coverage``. Only the estimator ``paper`` uses eta.
+        lr: learning rate of the default optimiser. Default 5 with SGD for ``paper`` (the gradient is divided by T); 0.25
+            with SGD, falling to a fifth, for ``eta="auto"``; 0.3 with RelativeAdam (multiplicative steps), falling to 0, for
+            the other estimators. The parameters of a beta module use RelativeAdam and the module's own rate (0.3 for
+            segments, 0.1 for a schedule, 0.02 for a network), constant with ``paper``.
+        beta_init: initial beta: a number, or a BetaModule (a schedule over t / T, a network over the situation), whose T
+            becomes this one.
         delta: Eq. 9's delta.
         learn_delta: learn delta too (not with ``paper``, which holds gamma constant).
         ridge_alpha: ridge weight.
         coldness: ``current``, ``lagged`` or ``smooth``.
         estimator: how trajectories become a gradient: ``paper`` is Eq. 13; ``trajectory`` the score-function gradient of
             the whole trajectory's reward (use it with ``smooth``); ``common_random_numbers`` central differences.
-        target_coverage: for ``eta="auto"``: the share of arms and rounds in which the constraint is to hold.
+        target_coverage: for ``eta="auto"``: the fraction of arms and rounds for which the constraint should hold.
         subgaussian_r: R of Eq. 5, for the bound and the baselines.
         fail_prob: failure probability of Eq. 5, likewise.
-        optimizer: another torch optimiser; parameters in, optimiser out.
-        scheduler: a learning rate scheduler; optimiser in, scheduler out.
+        optimizer: another torch optimiser, as a function of the parameters.
+        scheduler: a learning rate scheduler, as a function of the optimiser.
         compile: play under torch.compile (true) or in the C++ kernel (native); see rollout.
     """
+
+    trajectories_played: Tensor
 
     def __init__(
         self,
@@ -69,17 +74,22 @@ class SoftUCBOffline(SoftUCBModule):
     ) -> None:
         if isinstance(beta_init, BetaModule):
             beta_init = beta_init.for_horizon(horizon)
-        kind: dict[str, Any] = {"delta": delta, "ridge_alpha": ridge_alpha, "coldness": coldness}
-        policy = SoftUCBPolicy(dim, beta_init=beta_init, learn_delta=learn_delta, **kind)
+        policy = SoftUCBPolicy(
+            dim,
+            beta_init=beta_init,
+            delta=delta,
+            learn_delta=learn_delta,
+            ridge_alpha=ridge_alpha,
+            coldness=coldness,
+        )
         check_choice("SoftUCBOffline", "estimator", estimator, ESTIMATORS)
         if isinstance(eta, str):
             check_choice("SoftUCBOffline", "eta", eta, ("auto",))
-        self.kind = estimator if estimator != "paper" else ("auto" if eta == "auto" else "paper")
         super().__init__(
             policy,
             horizon=horizon,
             eta=Dual(target_coverage) if isinstance(eta, str) else eta,
-            lr=(_RATES.get(self.kind, 0.3) if policy.beta_module is None else policy.beta_module.lr) if lr is None else lr,
+            lr=default_lr(policy, estimator, auto_eta=isinstance(eta, str)) if lr is None else lr,
             subgaussian_r=subgaussian_r,
             fail_prob=fail_prob,
             optimizer=optimizer,
@@ -91,30 +101,30 @@ class SoftUCBOffline(SoftUCBModule):
         module = policy.beta_module is not None  # its weights are in the state
         self.save_hyperparameters(ignore=["optimizer", "scheduler", *(["beta_init"] if module else [])])
 
-    trajectories_played: Tensor
-
     @property
     def axis_value(self) -> int:
+        """Trajectories played so far."""
         return int(self.trajectories_played)
 
     @property
-    def relative(self) -> bool:  # type: ignore[override]
-        return self.kind not in _RATES or self.policy.beta_module is not None
+    def needs_steps(self) -> bool:
+        """Whether the default optimiser is RelativeAdam, which averages over the tail of the run."""
+        return uses_log_adam(self.policy, self.estimator.name)
 
     def default_optimizer(self, steps: int | None = None) -> torch.optim.Optimizer:
-        if not self.relative:
-            return super().default_optimizer()
-        return RelativeAdam.of(self.policy, lr=self.lr, steps=steps)
+        """SGD for ``paper`` and a number, RelativeAdam with tail averaging otherwise."""
+        return default_optimizer(self.policy, self.estimator.name, lr=self.lr, steps=steps)
 
     def default_scheduler(self, optimizer: torch.optim.Optimizer) -> Any:
-        if self.kind == "paper" or self.make_optimizer is not None:
+        """Return the schedule of the default optimiser; an optimiser of the user's keeps its rate."""
+        auto_eta = isinstance(self.eta, Dual)
+        if self.make_optimizer is not None or (self.estimator.name == "paper" and not auto_eta):
             return None
         steps = planned_steps(self.trainer)
-        if self.kind == "auto":
-            return torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.2, total_iters=steps)
-        return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+        return default_scheduler(optimizer, self.estimator.name, steps=steps, auto_eta=auto_eta)
 
     def training_step(self, episode: Episode, batch_idx: int) -> Tensor:
+        """Play the episode, log it, and return the loss."""
         beta = self.mean_beta
         signal = self.estimator(
             self.policy, episode, horizon=self.horizon, eta=self.eta, record=RECORDED, compile=self.compile_rounds
@@ -125,7 +135,7 @@ class SoftUCBOffline(SoftUCBModule):
         self.last_probs = played.records["probs"][-1]
         regret = played.regret.sum(0).mean()
         if self.policy.beta_module is not None:
-            self.played_beta.copy_(mean_record(played, "beta"))
+            self.played_beta.copy_(_mean_record(played, "beta"))
             beta = float(self.played_beta)
         self.log_row(
             {
@@ -134,7 +144,7 @@ class SoftUCBOffline(SoftUCBModule):
                 "policy/beta": beta,
                 "policy/beta_bound": self.beta_bound,
                 "policy/eta": self.present_eta,
-                **{f"policy/{name}": mean_record(played, name) for name in RECORDED if name not in ("probs", "beta")},
+                **{f"policy/{name}": _mean_record(played, name) for name in RECORDED if name not in ("probs", "beta")},
                 "grad/reward": signal.reward_gradient,
                 "grad/penalty": signal.penalty_gradient,
                 "loss/objective": -signal.loss.detach(),
@@ -144,12 +154,16 @@ class SoftUCBOffline(SoftUCBModule):
         self.log_dict({"beta": beta, "regret": float(regret)}, prog_bar=True, logger=False, batch_size=count)
         return signal.loss
 
-    def optimizer_step(self, *args: Any, **kind: Any) -> None:
-        """Here and not at the end of the batch: checkpoints are written before the module hears of that."""
-        super().optimizer_step(*args, **kind)
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        """Step, then project beta and move eta.
+
+        Project here rather than in ``on_train_batch_end``: ModelCheckpoint saves before that hook runs.
+        """
+        super().optimizer_step(*args, **kwargs)
         self.policy.project_()
         if isinstance(self.eta, Dual):
             self.eta.step()
 
     def on_train_batch_end(self, *_: object) -> None:
+        """Warn if beta runs away."""
         self.warn_if_running_away()

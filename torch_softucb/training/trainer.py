@@ -15,12 +15,18 @@ from torch_softucb.training.module import SoftUCBModule
 from torch_softucb.training.tags import BASELINES
 
 
-def trainer_for(log_dir: str | Path = "lightning_logs", **kind: Any) -> L.Trainer:
-    """A Lightning trainer with this project's logger, dashboard, checkpoints and progress bar; ``kind`` overrides."""
-    return L.Trainer(**(_defaults(str(log_dir)) | kind))
+def trainer_for(log_dir: str | Path = "lightning_logs", **trainer_kwargs: Any) -> L.Trainer:
+    """Build a Lightning trainer with this project's logger, dashboard, checkpoints and progress bar.
+
+    Args:
+        log_dir: folder of the TensorBoard runs.
+        **trainer_kwargs: arguments of :class:`lightning.Trainer` that replace the defaults.
+    """
+    return L.Trainer(**(trainer_defaults(str(log_dir)) | trainer_kwargs))
 
 
-def _defaults(log_dir: str) -> dict[str, Any]:
+def trainer_defaults(log_dir: str) -> dict[str, Any]:
+    """Return the trainer arguments that :func:`trainer_for` starts from."""
     return {
         "max_epochs": 1,
         "log_every_n_steps": 1,
@@ -37,27 +43,27 @@ def _defaults(log_dir: str) -> dict[str, Any]:
 
 
 def run_folder(trainer: L.Trainer) -> str | None:
-    """Where this run's events lie; asks no other process, unlike ``trainer.log_dir``."""
+    """Return the folder of this run's events, without communicating with other processes as ``trainer.log_dir`` does."""
     return trainer.logger.log_dir if isinstance(trainer.logger, TensorBoardLogger) else None
 
 
 def summary(model: SoftUCBModule, log_dir: str | None) -> str:
-    """What was learned, against what, and where to look."""
+    """Describe the learned beta, its regret beside the baselines, and where the log is."""
     own = model.final_regret
     rounds = model.rounds_played
     regret = "not validated" if own is None else f"regret {own:.1f} over {rounds} rounds"
     lines = [f"beta {model.mean_beta:.3f} (Eq. 5's bound: {model.beta_bound:.2f}), {regret}."]
-    for name, what in BASELINES.items():
+    for name, description in BASELINES.items():
         if own is not None and name in model.curves:
             baseline = float(model.curves[name][rounds - 1].mean())
             times = f", {baseline / own:.2f} times as much" if own > 0 else ""
-            lines.append(f"  {what}: {baseline:.1f}{times}")
-    lines.append(f"Look: tensorboard --logdir {log_dir}" if log_dir else "No log was written.")
+            lines.append(f"  {description}: {baseline:.1f}{times}")
+    lines.append(f"View: tensorboard --logdir {log_dir}" if log_dir else "No log was written.")
     return "\n".join(lines)
 
 
 def quiet() -> None:
-    """Leave out what Lightning says of products and of its own deprecations; its warnings and errors stay."""
+    """Silence Lightning's product messages and its internal deprecation warnings; other warnings and errors stay."""
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", message=".*isinstance\\(treespec, LeafSpec\\).*")

@@ -1,22 +1,146 @@
-"""What an estimator gives the trainer."""
+"""From a batch of trajectories to a gradient: one autograd function, several closed forms.
 
-from typing import NamedTuple
+An estimator plays a batch of trajectories and returns the objective together with the slopes of its closed form
+(:class:`Played`). :class:`TrajectoryReward` turns that into an ordinary torch scalar: its forward pass plays, its backward
+pass applies the slopes to whatever produces beta and delta. A trainer minimises ``-reward``, calls ``backward`` and sees
+nothing else.
+"""
 
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
+from torch_softucb.learning.dual import Dual
+from torch_softucb.learning.episode import Episode
+from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.simulation.trajectory import Trajectory
 
 
-class Signal(NamedTuple):
-    loss: Tensor  # () its value is -objective, its gradient what the optimiser steps against
-    reward_gradient: Tensor  # () reward part of beta's gradient, over T, mean over trajectories
-    penalty_gradient: Tensor  # () penalty part, likewise
+class Slopes(NamedTuple):
+    """Derivatives of the objective that an estimator found in closed form; exactly one of ``beta`` and ``parameters``.
+
+    Attributes:
+        beta: ``(n, *B)``, derivative in the beta of each round and trajectory. The objective averages over rounds and
+            trajectories. ``n`` is 1 when one beta serves all rounds.
+        delta_logit: ``(n, *B)``, the same for the logit of delta, when delta is learned.
+        parameters: one derivative per parameter of the policy, in the order of ``policy.parameters()``.
+    """
+
+    beta: Tensor | None = None  # (n, *B)
+    delta_logit: Tensor | None = None  # (n, *B)
+    parameters: tuple[Tensor, ...] | None = None
+
+
+class Played(NamedTuple):
+    """A batch of trajectories, the value of the objective and its slopes.
+
+    Attributes:
+        objective: ``()``, the objective, averaged over rounds and trajectories.
+        slopes: its derivatives.
+        reward_gradient: ``()``, reward part of the derivative in beta, for logging.
+        penalty_gradient: ``()``, penalty part, for logging.
+        trajectory: the trajectories.
+    """
+
+    objective: Tensor  # ()
+    slopes: Slopes
+    reward_gradient: Tensor  # ()
+    penalty_gradient: Tensor  # ()
     trajectory: Trajectory
 
 
-def climb(value: Tensor, slope: Tensor) -> Tensor:  # () or (T, *B), or what fits it; (T, *B) -> ()
-    """0, with the gradient of ``value`` along ``slope``, averaged over rounds and trajectories."""
-    slope = slope.detach()
+class Signal(NamedTuple):
+    """What a trainer needs from one batch.
+
+    Attributes:
+        loss: ``()``, the negative objective; ``loss.backward()`` gives every parameter its gradient.
+        reward_gradient: ``()``, reward part of the derivative in beta, divided by T, mean over trajectories.
+        penalty_gradient: ``()``, penalty part, likewise.
+        trajectory: the trajectories behind it.
+    """
+
+    loss: Tensor  # ()
+    reward_gradient: Tensor  # ()
+    penalty_gradient: Tensor  # ()
+    trajectory: Trajectory
+
+
+class TrajectoryReward(torch.autograd.Function):
+    """Objective of a batch of trajectories as a differentiable function of a policy's parameters.
+
+    Forward calls ``play`` and returns the objective and what was played. Backward is the estimator's closed form: it
+    multiplies the slopes by the derivative of beta (and of delta's logit) in each parameter.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, play: Callable[[], Played], policy: SoftUCBPolicy, *parameters: Tensor) -> tuple[Tensor, Played]:
+        """Play, and keep the slopes for backward."""
+        played = play()
+        trajectory = played.trajectory
+        ctx.policy, ctx.slopes, ctx.parameters = policy, played.slopes, parameters
+        ctx.situation, ctx.dims = trajectory.situation, trajectory.regret.dim()
+        return played.objective.clone(), played
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: object) -> tuple[Tensor | None, ...]:
+        """Gradient of every parameter."""
+        slopes: Slopes = ctx.slopes
+        if slopes.parameters is not None:
+            return None, None, *(grad * slope for slope in slopes.parameters)
+        assert slopes.beta is not None
+        with torch.enable_grad():
+            outputs = [ctx.policy.beta_along(ctx.situation, ctx.dims)]
+            directions = [_direction(outputs[0], slopes.beta, grad)]
+            if slopes.delta_logit is not None:
+                outputs.append(ctx.policy.delta_logit)
+                directions.append(_direction(outputs[1], slopes.delta_logit, grad))
+            return None, None, *torch.autograd.grad(outputs, ctx.parameters, directions, allow_unused=True)
+
+
+def _direction(value: Tensor, slope: Tensor, grad: Tensor) -> Tensor:  # () or broadcasts to (n, *B); (n, *B); ()
+    """Gradient of the objective in ``value``: the mean of the slopes, restricted to what each entry of it serves."""
     if not value.dim():
-        return slope.mean() * (value - value.detach())
-    return (slope * (value - value.detach())).mean()
+        return grad * slope.mean()
+    return (grad / slope.numel() * slope).sum_to_size(value.shape)
+
+
+class Estimator:
+    """A gradient estimator, by the name under which trainers and configs refer to it.
+
+    Args:
+        name: the name.
+        play: plays an episode; called as ``play(policy, episode, horizon=, eta=, record=, compile=)``.
+    """
+
+    def __init__(self, name: str, play: Callable[..., Played]) -> None:
+        self.name, self.play = name, play
+        self.__doc__ = play.__doc__
+
+    def __call__(
+        self,
+        policy: SoftUCBPolicy,
+        episode: Episode,
+        *,
+        horizon: int,
+        eta: float | Dual = 0.0,
+        record: Sequence[str] = (),
+        compile: bool | str = False,
+    ) -> Signal:
+        """Play an episode and return the loss whose backward pass is this estimator.
+
+        Args:
+            policy: the policy that plays and learns.
+            episode: problems and random numbers.
+            horizon: T, rounds per trajectory.
+            eta: weight of the constraint, or the dual variable that adapts it; only ``paper`` uses it.
+            record: what to keep of sixteen of the rounds; see :func:`torch_softucb.rollout`.
+            compile: backend; see :func:`torch_softucb.rollout`.
+        """
+        play = partial(self.play, policy, episode, horizon=horizon, eta=eta, record=record, compile=compile)
+        reward, played = TrajectoryReward.apply(play, policy, *policy.parameters())  # type: ignore[no-untyped-call]
+        return Signal(-reward, played.reward_gradient, played.penalty_gradient, played.trajectory)

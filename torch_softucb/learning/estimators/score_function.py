@@ -1,4 +1,4 @@
-"""The score-function gradient of a whole trajectory's reward: exploration is credited with what came of it."""
+"""The score-function gradient of a whole trajectory's reward: exploration is credited with the rewards it leads to."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,26 +9,28 @@ from torch import Tensor
 from torch_softucb import functional as F
 from torch_softucb.checks import check_choice
 from torch_softucb.learning.episode import Episode
-from torch_softucb.learning.estimators.base import Signal, climb
+from torch_softucb.learning.estimators.base import Estimator, Played, Slopes
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.simulation.trajectory import Trajectory
 
-REPLICATES = 8  # trajectories of one problem
+REPLICATES = 8  # trajectories per problem
 CONTROL_VARIATES = ("none", "leave_one_out", "state")
 
 
 def play(
     policy: SoftUCBPolicy, episode: Episode, *, horizon: int, record: Sequence[str] = (), compile: bool | str = False
 ) -> Trajectory:
-    """As many trajectories as the episode has, but several of each problem: (T, R, B / R).
+    """Play as many trajectories as the episode has, several per problem: ``(T, R, B / R)``.
 
-    Where trajectories have betas of their own, and where the number does not divide, each keeps its problem: (T, B).
+    Each trajectory keeps its own problem, ``(T, B)``, when trajectories have separate betas or when their number is not a
+    multiple of :data:`REPLICATES`.
     """
     problem = episode.problem
     count = problem.batch_shape.numel()
     if policy.one_for_all and len(problem.batch_shape) == 1 and count % REPLICATES == 0:
         several = problem[: count // REPLICATES].repeat(REPLICATES)
-        problem = replace(several, ids=problem.ids.reshape(several.batch_shape))  # other processes have others
+        # the ids of this process's share: with repeat's ids all processes would draw the same numbers
+        problem = replace(several, ids=problem.ids.reshape(several.batch_shape))
     return episode.play(policy, horizon=horizon, problem=problem, record=record, scores=True, compile=compile)
 
 
@@ -36,12 +38,16 @@ def credit(
     trajectory: Trajectory,
     *,
     control_variate: str = "state",
-    best_mean: Tensor | float = 0.0,  # (P,) what regret is measured from; matters without a baseline only
+    best_mean: Tensor | float = 0.0,  # (P,)
 ) -> Tensor:  # (T, R, P) or (T, P), as the trajectory
-    """The reward to go that each draw is credited with.
+    """Reward to go that each drawn arm is credited with, less a control variate.
 
-    ``leave_one_out`` subtracts that of the other trajectories of the same problem. ``state`` also subtracts what the state
-    before the draw foretells of it: a linear function of how the truly best arm stands, fitted round by round.
+    Args:
+        trajectory: played with ``scores=True``.
+        control_variate: ``leave_one_out`` subtracts the mean of the other trajectories of the same problem. ``state`` also
+            subtracts a linear prediction from the state before the draw (probability, index and width of the best arm,
+            mean width, regret), fitted round by round. ``none`` subtracts nothing.
+        best_mean: the mean that regret is measured from; it matters only without a control variate.
     """
     check_choice("trajectory", "control_variate", control_variate, CONTROL_VARIATES)
     to_go = F.reward_to_go(best_mean - trajectory.regret)
@@ -49,39 +55,45 @@ def credit(
         return to_go
     names = ("best_prob", "best_index", "best_width", "mean_width")
     known = [*(trajectory.scores[name] for name in names), trajectory.regret]
-    if to_go.dim() == 2:  # one trajectory of each problem: the others' mean would bring it into its own centre by the fit
+    if to_go.dim() == 2:
+        # one trajectory per problem: centring the state by the other problems would leak a trajectory into its own fit
         state = torch.stack([*known, torch.ones_like(to_go)], dim=-1).unsqueeze(1)
         if control_variate == "state" and F.enough_to_fit(state):
             return to_go - F.linear_prediction(state, to_go.unsqueeze(1)).squeeze(1)
         return F.leave_one_out(to_go.unsqueeze(1)).squeeze(1)
     to_go = F.leave_one_out(to_go)
     state = torch.stack([F.leave_one_out(values) for values in known], dim=-1)
-    return to_go - F.linear_prediction(state, to_go) if control_variate == "state" and F.enough_to_fit(state) else to_go
+    if control_variate == "state" and F.enough_to_fit(state):
+        return to_go - F.linear_prediction(state, to_go)
+    return to_go
 
 
-def slopes(
-    trajectory: Trajectory, *, control_variate: str = "state", best_mean: Tensor | float = 0.0
-) -> Tensor:  # (T, R, P)
-    """What each round says about the whole trajectory's reward: over rounds, the sum of its means is dJ/dbeta."""
+def slopes(trajectory: Trajectory, *, control_variate: str = "state", best_mean: Tensor | float = 0.0) -> Tensor:
+    """Contribution of each round to dJ/dbeta, ``(T, R, P)``: summed over rounds and averaged over trajectories, dJ/dbeta."""
+    return _slope(trajectory, credit(trajectory, control_variate=control_variate, best_mean=best_mean))
+
+
+def _slope(trajectory: Trajectory, credited: Tensor, prefix: str = "") -> Tensor:
     scores = trajectory.scores
-    return scores["present"] + scores["score"] * credit(trajectory, control_variate=control_variate, best_mean=best_mean)
+    return scores[f"{prefix}present"] + scores[f"{prefix}score"] * credited
 
 
-def trajectory(
+def _play(
     policy: SoftUCBPolicy,
     episode: Episode,
     *,
     horizon: int,
     eta: object,
     record: Sequence[str],
-    compile: bool | str = False,
-) -> Signal:
-    """Gradient over T of J, the reward of a whole trajectory, in all that says beta, and in delta; eta has no part in it."""
-    played = play(policy, episode, horizon=horizon, record=record, compile=compile)
-    credited, scores = credit(played), played.scores
-    slope = scores["present"] + scores["score"] * credited
-    loss = played.regret.mean() - climb(policy.beta_along(played.situation, played.regret.dim()), slope)
-    if policy.raw_delta is not None:
-        sharper = scores["delta_present"] + scores["delta_score"] * credited
-        loss = loss - climb(policy.delta_logit, sharper)
-    return Signal(loss, slope.mean(), torch.zeros_like(slope.mean()), played)
+    compile: bool | str,
+) -> Played:
+    """Gradient of J / T, J the reward of a whole trajectory, in beta and in delta; eta is not used."""
+    trajectory = play(policy, episode, horizon=horizon, record=record, compile=compile)
+    credited = credit(trajectory)
+    of_beta = _slope(trajectory, credited)
+    of_delta = None if policy.raw_delta is None else _slope(trajectory, credited, "delta_")
+    mean = of_beta.mean()
+    return Played(-trajectory.regret.mean(), Slopes(of_beta, of_delta), mean, torch.zeros_like(mean), trajectory)
+
+
+trajectory = Estimator("trajectory", _play)
