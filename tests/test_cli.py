@@ -83,7 +83,8 @@ def test_wrong_checkpoints(tmp_path, monkeypatch, capsys):
     saved = _stop_after_2_of_4(tmp_path)
     capsys.readouterr()
     _refused(capsys, "dim must be 3, as in the checkpoint, got 4", "--data.dim", "4", "--resume", saved)
-    _refused(capsys, "seed must be 0, as in the checkpoint, to continue its run, got 5", "--data.seed", "5", "--resume", saved)
+    message = "seed must be 0, as in the checkpoint, to continue its run, got 5"
+    _refused(capsys, message, "--data.seed", "5", "--resume", saved)
     (tmp_path / "short.ckpt").write_bytes((tmp_path / saved).read_bytes()[:700])
     _refused(capsys, "cut short or not a checkpoint", "--resume", "short.ckpt")
     _refused(capsys, "another type of training", "--resume", saved, config="online")

@@ -17,9 +17,10 @@ FILES = sorted(
     )
     for file in ROOT.glob(pattern)
 )
-FILES += sorted(ROOT.glob("experiments/**/*.py")) + [ROOT / "README.md", ROOT / "CHANGELOG.md"]
+FILES += [*sorted(ROOT.glob("experiments/**/*.py")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
 
-_UNIT = "round|bandit|user|step|trajectory|decision|request|row|call|panel|feature|second|file|process|segment|arm|reward|problem"
+_UNIT = "round|bandit|user|step|trajectory|decision|request|row|call|panel|feature|second|file|process|segment"
+_UNIT += "|arm|reward|problem"
 _COUNTED = (
     "regrets?|rewards?|costs?|us|ns|ms|microseconds?|times|once|twice|one|two|three|numbers?|gammas?|betas?|etas?|thetas?|"
     "observations?|trajectories|problems|rounds|items?|decisions?|shares?|draws?|pairs?|messages?|numbers|operations?|"

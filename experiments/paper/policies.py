@@ -12,6 +12,7 @@ from experiments.paper.settings import ETA_OFFLINE, ETA_ONLINE, FAIL_PROB, LR_OF
 from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.fitting import fit_episodes
 from torch_softucb.learning.online import OnlineRun, run_online
+from torch_softucb.learning.optimisers import Optimisation
 from torch_softucb.policies import (
     EXP3,
     BanditPolicy,
@@ -150,7 +151,7 @@ def learn_offline(
         lambda _: policy,
         map(episode, range(scale.steps if steps is None else steps)),
         estimator="paper",
-        optimizer=torch.optim.SGD(policy.parameters(), lr=LR_OFFLINE),
+        optimisation=Optimisation(torch.optim.SGD(policy.parameters(), lr=LR_OFFLINE)),
         eta=eta,
         compile="native",
     ):

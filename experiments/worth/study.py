@@ -15,7 +15,7 @@ from experiments.tables import Rows, having
 from experiments.worth.settings import Maker, Setting, lin_ts, lin_ucb, play, soft
 from torch_softucb.learning.dual import Dual
 from torch_softucb.learning.fitting import fit_episodes
-from torch_softucb.learning.optimisers import default_lr, default_optimizer, default_scheduler
+from torch_softucb.learning.optimisers import default_optimisation
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.policies.beta.schedule import ScheduleBeta
 
@@ -96,17 +96,15 @@ def learn(lesson: Lesson, setting: Setting, budget: Budget) -> tuple[Maker, floa
     make = _learner(lesson, budget.horizon)
     steps = budget.steps(budget.trajectories * lesson.rollouts)
     eta: float | Dual = Dual(0.85) if isinstance(lesson.eta, str) else lesson.eta
-    first, auto_eta = make(1, budget.horizon), isinstance(eta, Dual)
-    # the network has learned already: smaller steps
-    rate = 0.005 if lesson.beta == "situation" else default_lr(first, lesson.estimator, auto_eta=auto_eta)
-    optimizer = default_optimizer(first, lesson.estimator, lr=rate, steps=steps)
+    first = make(1, budget.horizon)
+    rate = 0.005 if lesson.beta == "situation" else None  # the network has learned already: smaller steps
+    optimisation = default_optimisation(first, lesson.estimator, steps=steps, lr=rate, auto_eta=isinstance(eta, Dual))
     torch.manual_seed(0)
     for policy, _ in fit_episodes(
         lambda episode: make(episode.problem.dim, episode.horizon or budget.horizon),
         (setting.lesson(step, budget.trajectories, budget.horizon) for step in range(steps)),
         estimator=lesson.estimator,
-        optimizer=optimizer,
-        scheduler=default_scheduler(optimizer, lesson.estimator, steps=steps, auto_eta=auto_eta),
+        optimisation=optimisation,
         eta=eta,
         normalise=lesson.estimator != "paper",
         compile="native",

@@ -13,7 +13,6 @@ import torch
 
 from torch_softucb import ScheduleBeta, SituationBeta, SoftUCBPolicy
 from torch_softucb.training import AtomicCheckpointIO, Family, FamilyDataModule, SoftUCBMeta, SoftUCBOffline
-from torch_softucb.training.data import planned_steps
 
 RUN = """
 import logging, sys, time, torch, lightning as L
@@ -183,26 +182,3 @@ def test_resumed_learning_goes_on_with_the_next_batch_rate_and_eta(make, tiny, f
         fit(model, data, callbacks=[_Keep(tmp_path / "middle.ckpt")] if resume is None else [], resume=resume)
         ends.append({name: value.clone() for name, value in model.state_dict().items()})
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        {},
-        {"max_epochs": 3},
-        {"max_steps": 4},
-        {"limit_train_batches": 4},
-        {"limit_train_batches": 0.5},
-        {"accumulate_grad_batches": 4, "max_epochs": 2},
-    ],
-)
-def test_the_number_of_steps_is_told_beforehand(kind, tiny, fit):
-    told = []
-
-    class Asked(SoftUCBOffline):
-        def configure_optimizers(self):
-            told.extend((planned_steps(self.trainer), self.trainer.estimated_stepping_batches))
-            return super().configure_optimizers()
-
-    fit(Asked(dim=3, horizon=4), tiny(), limit_val_batches=0, **kind)
-    assert told[0] == told[1]

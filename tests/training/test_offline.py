@@ -47,27 +47,6 @@ def test_sgd_takes_the_papers_step(tiny, fit):
     assert watch.steps == 6
 
 
-def test_any_optimiser_and_scheduler(tiny, fit):
-    model = SoftUCBOffline(
-        dim=3,
-        horizon=16,
-        optimizer=lambda p: torch.optim.Adam(p, lr=0.1),
-        scheduler=lambda o: torch.optim.lr_scheduler.ExponentialLR(o, gamma=0.5),
-    )
-    trainer = fit(model, tiny(), logger=False)
-    (optimizer,) = trainer.optimizers
-    assert isinstance(optimizer, torch.optim.Adam)
-    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1 * 0.5**6)
-    assert model.mean_beta != 1.0
-
-
-def test_a_beta_that_runs_away_is_told(tiny, fit):
-    model = SoftUCBOffline(dim=3, horizon=16, eta=5.0, lr=5.0)
-    with pytest.warns(BetaWarning, match=r"above its Eq. 5 bound .* Lower eta \(now 5\) or lr"):
-        fit(model, tiny(), logger=False)
-    assert model.mean_beta > model.beta_bound
-
-
 def _settled(dim, beta_init, eta, steps, fit):
     betas = []
 
@@ -99,19 +78,6 @@ def test_a_large_eta_runs_away_and_says_so(fit):
     with pytest.warns(BetaWarning, match="Lower eta"):
         last = _settled(10, 1.0, 0.02, 10, fit)
     assert last.isfinite().all()
-
-
-def test_fixed_and_fresh_problems(tiny):
-    fixed, fresh = tiny(), tiny(fresh_problems=True)
-    a, b = (fixed.episode("train", n, 8) for n in (0, 1))
-    assert a.problem.means.equal(b.problem.means)
-    assert a.noise_seed != b.noise_seed
-    assert fixed.episode("validate", 0, 8).problem.means.equal(a.problem.means)
-    c, d = (fresh.episode("train", n, 8) for n in (0, 1))
-    assert not c.problem.means.equal(d.problem.means)
-    assert not fresh.episode("validate", 0, 8).problem.means.equal(c.problem.means)
-    seeds = {fresh.episode(stage, n, 8).noise_seed for stage in ("train", "validate", "test") for n in range(5)}
-    assert len(seeds) == 15
 
 
 @pytest.mark.slow
@@ -159,16 +125,6 @@ def test_eta_is_a_number_or_auto():
         SoftUCBOffline(eta="auto", target_coverage=1.0)
     with pytest.raises(ValueError, match="estimator must be"):
         SoftUCBOffline(estimator="reinforce")
-
-
-def test_validation_forgets_as_training_does():
-    model = SoftUCBOffline(dim=3, horizon=12)
-    problem = synthetic_problem(
-        num_problems=16, num_arms=4, dim=3, drift_rate=0.2, generator=torch.Generator().manual_seed(0)
-    )
-    episode = Episode(problem, 1, 2, discount=0.8)
-    own = episode.play(model.frozen_policy(), horizon=12).cumulative_regret
-    assert torch.equal(model.evaluate(episode)["soft_ucb"], own)
 
 
 def test_a_checkpoint_with_a_module_says_what_it_needs(tiny, fit, tmp_path):

@@ -6,13 +6,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.optim.lr_scheduler import LRScheduler
 
 from torch_softucb.checks import check_choice, check_integer
 from torch_softucb.learning.dual import Dual
 from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.estimators import ESTIMATORS, Signal
-from torch_softucb.learning.optimisers import default_lr, default_optimizer, default_scheduler
+from torch_softucb.learning.optimisers import Optimisation, default_optimisation
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.rng import mixed_seed
@@ -35,18 +34,17 @@ class FitResult(NamedTuple):
 def take_step(
     policy: SoftUCBPolicy,
     loss: Tensor,  # ()
-    optimizer: torch.optim.Optimizer,
+    optimisation: Optimisation,
     *,
-    scheduler: LRScheduler | None = None,
     eta: float | Dual = 0.0,
 ) -> None:
     """Back-propagate the loss, step the optimiser, and keep beta, delta and eta in their ranges."""
-    optimizer.zero_grad()
+    optimisation.optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
+    optimisation.optimizer.step()
     policy.project_()
-    if scheduler is not None:
-        scheduler.step()
+    if optimisation.scheduler is not None:
+        optimisation.scheduler.step()
     if isinstance(eta, Dual):
         eta.step()
 
@@ -56,8 +54,7 @@ def fit_episodes(
     episodes: Iterable[Episode],
     *,
     estimator: str,
-    optimizer: torch.optim.Optimizer,
-    scheduler: LRScheduler | None = None,
+    optimisation: Optimisation,
     eta: float | Dual = 0.0,
     normalise: bool = False,
     compile: bool | str = False,
@@ -68,8 +65,7 @@ def fit_episodes(
         policy_for: the policy that plays an episode; policies of different sizes may share the parameters that are learned.
         episodes: what to play, each with its horizon.
         estimator: name of the gradient estimator.
-        optimizer: over the shared parameters.
-        scheduler: stepped after every episode.
+        optimisation: optimiser of the shared parameters, and its scheduler.
         eta: weight of the constraint, or a dual variable.
         normalise: divide each step's loss by its mean regret, so that noisy and long problems do not dominate the others.
         compile: backend of the rollouts.
@@ -83,7 +79,7 @@ def fit_episodes(
         signal = ESTIMATORS[estimator](policy, episode, horizon=episode.horizon, eta=eta, compile=compile)
         yield policy, signal
         weight = 1 / max(1e-9, float(signal.trajectory.regret.mean())) if normalise else 1.0
-        take_step(policy, weight * signal.loss, optimizer, scheduler=scheduler, eta=eta)
+        take_step(policy, weight * signal.loss, optimisation, eta=eta)
 
 
 def fit(
@@ -130,10 +126,7 @@ def fit(
     check_choice("fit", "estimator", estimator, ESTIMATORS)
     horizon, steps = check_integer("fit", "horizon", horizon, low=1), check_integer("fit", "steps", steps, low=1)
     trajectories = check_integer("fit", "trajectories", trajectories, low=1)
-    auto_eta = isinstance(eta, Dual)
-    rate = default_lr(policy, estimator, auto_eta=auto_eta) if lr is None else lr
-    optimizer = default_optimizer(policy, estimator, lr=rate, steps=steps)
-    scheduler = default_scheduler(optimizer, estimator, steps=steps, auto_eta=auto_eta)
+    optimisation = default_optimisation(policy, estimator, steps=steps, lr=lr, auto_eta=isinstance(eta, Dual))
     source = _source(problems)
 
     def episode(step: int) -> Episode:
@@ -146,8 +139,7 @@ def fit(
         lambda _: policy,
         map(episode, range(steps)),
         estimator=estimator,
-        optimizer=optimizer,
-        scheduler=scheduler,
+        optimisation=optimisation,
         eta=eta,
         compile=compile,
     )

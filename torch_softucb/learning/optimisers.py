@@ -1,10 +1,25 @@
 """Default optimiser, learning rate and schedule for each estimator."""
 
+from typing import NamedTuple
+
 import torch
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler
 
 from torch_softucb.learning.log_adam import RelativeAdam
 from torch_softucb.policies import SoftUCBPolicy
+
+
+class Optimisation(NamedTuple):
+    """An optimiser and its scheduler.
+
+    Attributes:
+        optimizer: the optimiser.
+        scheduler: its learning rate scheduler, stepped once per step; None keeps the rate constant.
+    """
+
+    optimizer: torch.optim.Optimizer
+    scheduler: LRScheduler | None = None
+
 
 _PAPER_LR, _DUAL_LR, _LOG_LR = 5.0, 0.25, 0.3
 
@@ -47,3 +62,12 @@ def default_scheduler(
     if estimator != "paper":
         return CosineAnnealingLR(optimizer, steps)
     return LinearLR(optimizer, 1.0, 0.2, total_iters=steps) if auto_eta else None
+
+
+def default_optimisation(
+    policy: SoftUCBPolicy, estimator: str, *, steps: int, lr: float | None = None, auto_eta: bool = False
+) -> Optimisation:
+    """Default optimiser and scheduler for a run of ``steps`` steps."""
+    rate = default_lr(policy, estimator, auto_eta=auto_eta) if lr is None else lr
+    optimizer = default_optimizer(policy, estimator, lr=rate, steps=steps)
+    return Optimisation(optimizer, default_scheduler(optimizer, estimator, steps=steps, auto_eta=auto_eta))

@@ -1,6 +1,7 @@
 """What offline and online training share: a policy, an optimiser, logging, validation, checkpoints."""
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import lightning as L
@@ -23,7 +24,17 @@ RECORDED = ("gamma", "num_suboptimal", "entropy", "coverage", "probs", "beta")
 
 
 class SoftUCBModule(L.LightningModule):
-    """Base class of the two trainers. It owns the policy and the settings of its objective."""
+    """Base class of the two trainers. It owns the policy and the settings of its objective.
+
+    Args:
+        policy: the policy that plays and learns.
+        horizon: T.
+        eta: weight of the constraint, or the dual variable that adapts it.
+        lr: learning rate of the default optimiser.
+        theory: ``subgaussian_r`` and ``fail_prob`` of Eq. 5, for the bound and the baselines.
+        factories: functions that build the optimiser and the scheduler; None takes the default.
+        compile: backend; see rollout.
+    """
 
     policy: SoftUCBPolicy
     played_beta: Tensor
@@ -35,10 +46,8 @@ class SoftUCBModule(L.LightningModule):
         horizon: int,
         eta: float | Dual,
         lr: float,
-        subgaussian_r: float,
-        fail_prob: float,
-        optimizer: OptimizerCallable | None,
-        scheduler: LRSchedulerCallable | None,
+        theory: Mapping[str, float],
+        factories: tuple[OptimizerCallable | None, LRSchedulerCallable | None],
         compile: bool | str,
     ) -> None:
         super().__init__()
@@ -49,8 +58,8 @@ class SoftUCBModule(L.LightningModule):
         self.lr = check_number(where, "lr", lr, low=0.0, open_low=True)
         check_compile(where, compile)
         self.compile_rounds = compile  # `compile` is a method of LightningModule
-        self.make_optimizer, self.make_scheduler = optimizer, scheduler
-        self.theory = {"subgaussian_r": subgaussian_r, "fail_prob": fail_prob, "horizon": self.horizon}
+        self.make_optimizer, self.make_scheduler = factories
+        self.theory: dict[str, Any] = {**theory, "horizon": self.horizon}
         self.beta_bound = F.beta_upper_bound(dim=policy.dim, ridge_alpha=policy.ridge_alpha, **self.theory)
         self.last_probs: Tensor | None = None  # for the dashboard's histogram
         self.curves: dict[str, Tensor] = {}  # name -> (T, B) cumulative regret of the last validation

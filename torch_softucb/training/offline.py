@@ -90,10 +90,8 @@ class SoftUCBOffline(SoftUCBModule):
             horizon=horizon,
             eta=Dual(target_coverage) if isinstance(eta, str) else eta,
             lr=default_lr(policy, estimator, auto_eta=isinstance(eta, str)) if lr is None else lr,
-            subgaussian_r=subgaussian_r,
-            fail_prob=fail_prob,
-            optimizer=optimizer,
-            scheduler=scheduler,
+            theory={"subgaussian_r": subgaussian_r, "fail_prob": fail_prob},
+            factories=(optimizer, scheduler),
             compile=compile,
         )
         self.estimator = ESTIMATORS[estimator]

@@ -93,10 +93,8 @@ class SoftUCBOnline(SoftUCBModule):
             horizon=horizon,
             eta=OnlineDual(target_coverage, beta=policy.beta) if isinstance(eta, str) else eta,
             lr=lr,
-            subgaussian_r=subgaussian_r,
-            fail_prob=fail_prob,
-            optimizer=optimizer,
-            scheduler=scheduler,
+            theory={"subgaussian_r": subgaussian_r, "fail_prob": fail_prob},
+            factories=(optimizer, scheduler),
             compile=compile,
         )
         self.rounds_per_step = check_integer("SoftUCBOnline", "rounds_per_step", rounds_per_step, low=1)

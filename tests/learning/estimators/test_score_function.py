@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from torch_softucb import BanditProblem, ScheduleBeta, SoftUCBPolicy, rollout, synthetic_problem
+from torch_softucb import BanditProblem, SoftUCBPolicy, rollout, synthetic_problem
 from torch_softucb.learning.episode import Episode
-from torch_softucb.learning.estimators.finite_difference import common_random_numbers, difference
+from torch_softucb.learning.estimators.finite_difference import common_random_numbers
 from torch_softucb.learning.estimators.score_function import CONTROL_VARIATES, credit, play, slopes, trajectory
 from torch_softucb.simulation.trajectory import SCORES
 from torch_softucb.training.offline import SoftUCBOffline
@@ -79,19 +79,6 @@ def test_signals_carry_their_gradient_to_beta(seeded):
     assert signal.loss.item() == pytest.approx(signal.trajectory.regret.mean().item())
 
 
-def test_differences_at_zero_are_taken_from_zero(seeded):
-    """beta reads as 0 below 0, so the lower end is 0 and the distance that is left is what is divided by."""
-    episode = Episode(_problem(256, seeded), 1, 2)
-    policy = SoftUCBPolicy(3, beta_init=0.0, coldness="smooth", dtype=D)
-    got = difference(policy, episode, policy.raw_beta, 0, horizon=30, compile=False)
-    step = 0.01
-    low, high = (
-        episode.play(SoftUCBPolicy(3, beta_init=end, coldness="smooth", dtype=D), horizon=30).regret.mean()
-        for end in (0.0, step)
-    )
-    torch.testing.assert_close(got, (low - high) / step, atol=1e-9, rtol=1e-9)
-
-
 def test_what_has_no_trajectory_gradient_is_refused(seeded):
     episode = Episode(_problem(16, seeded, dtype=torch.float32), 1, 2)
     with pytest.raises(ValueError, match="needs SoftUCBPolicy with coldness 'smooth'"):
@@ -143,23 +130,3 @@ def test_without_replicates_no_trajectory_helps_to_centre_itself(count, seeded):
         other = credit(replace(played, regret=moved))
         change = (other - base)[:-1, i]
         torch.testing.assert_close(change, torch.ones_like(change), atol=1e-9, rtol=0)
-
-
-def test_a_schedules_differences_are_taken_a_tenth_of_beta_apart(seeded):
-    episode = Episode(_problem(64, seeded), 1, 2)
-    policy = SoftUCBPolicy(3, beta_init=ScheduleBeta(20, init=1.0), coldness="smooth", dtype=D)
-    raw = policy.beta_module.log_beta
-    got = difference(policy, episode, raw, 0, horizon=20, compile=False)
-    low, high = (
-        episode.play(
-            SoftUCBPolicy(
-                3,
-                beta_init=ScheduleBeta(20, init=torch.tensor([math.exp(end), 1.0, 1.0, 1.0, 1.0], dtype=D)),
-                coldness="smooth",
-                dtype=D,
-            ),
-            horizon=20,
-        ).regret.mean()
-        for end in (-0.1, 0.1)
-    )
-    torch.testing.assert_close(got, (low - high) / 0.2, atol=1e-6, rtol=1e-4)  # the module starts in float32

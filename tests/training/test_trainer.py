@@ -1,0 +1,34 @@
+"""trainer_for and the printed summary."""
+
+import lightning as L
+import pytest
+from lightning.pytorch.loggers import TensorBoardLogger
+
+from torch_softucb.training import AtomicCheckpointIO, Dashboard, SoftUCBMeta, SoftUCBOffline, trainer_for
+from torch_softucb.training.trainer import run_folder, summary
+
+
+def test_defaults_and_overrides(tmp_path):
+    trainer = trainer_for(tmp_path / "runs", max_epochs=3, enable_progress_bar=False)
+    assert trainer.max_epochs == 3
+    assert isinstance(trainer.logger, TensorBoardLogger)
+    assert any(isinstance(callback, Dashboard) for callback in trainer.callbacks)
+    assert isinstance(trainer.strategy.checkpoint_io, AtomicCheckpointIO)
+    assert run_folder(trainer).startswith(str(tmp_path))
+    assert run_folder(L.Trainer(logger=False, enable_checkpointing=False, enable_progress_bar=False)) is None
+
+
+def test_the_summary_compares_with_every_baseline(fit, tiny):
+    model = SoftUCBOffline(dim=3, horizon=16)
+    assert "not validated" in summary(model, None)
+    assert "No log was written" in summary(model, None)
+    fit(model, tiny(), logger=False)
+    text = summary(model, "runs/version_0")
+    assert text.count("times as much") == 4
+    assert "tensorboard --logdir runs/version_0" in text
+    assert f"regret {model.final_regret:.1f} over 16 rounds" in text
+
+
+def test_the_dashboard_refuses_modules_whose_curves_it_does_not_know(fit, tiny):
+    with pytest.raises(TypeError, match="Dashboard: expected SoftUCBOffline or SoftUCBOnline, got SoftUCBMeta"):
+        fit(SoftUCBMeta(), tiny(), callbacks=[Dashboard()], logger=False)
