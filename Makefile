@@ -24,10 +24,11 @@ long: $(READY)  ## the tests that take minutes each; .ci/run runs them too
 fast: $(READY)  ## the tests that take seconds
 	$(BIN)/python -m pytest -q -m 'not slow and not long' $(ARGS)
 
-lint: $(READY)  ## ruff and mypy --strict
+lint: $(READY)  ## ruff, mypy --strict, the prose word list
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_prose.py
 
 check: lint test  ## lint, types, doctests, tests
 

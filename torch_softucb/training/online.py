@@ -172,7 +172,7 @@ class SoftUCBOnline(SoftUCBModule):
         for play in simulation.play(end - simulation.t, recorded=lambda t: every or t + 1 == end, stretch=1):
             step = self._learn(play)
             last = play.t + 1 == end
-            # Lightning counts every step of its own wrapper; one per training step is right
+            # Lightning counts the steps of its wrapper: one per training step is right
             (optimizer if last else optimizer.optimizer).step()  # type: ignore[union-attr]
             self.policy.project_()
             if last:
