@@ -1,16 +1,16 @@
-"""Learn a SoftUCB policy from a decision log, and say what it is expected to gain.
+"""Learn a SoftUCB policy from a decision log, and estimate its gain.
 
     python scripts/learn_from_log.py decisions/ --horizon 1024               # the folder of a DecisionLog
     python scripts/learn_from_log.py log.parquet --horizon 1024 --out learned
-    python scripts/learn_from_log.py --demo                                  # a log is made first: a minute in all
+    python scripts/learn_from_log.py --demo                                  # writes a log first; about a minute
 
-A Parquet table has a row for each decision and the columns x (a list of d numbers), arm, propensity and reward (null: has
-not come); candidates (a list of K item ids) or features (K lists of d numbers) say what was on offer, and without them the
-policy can be simulated, not evaluated. Any policy may have made the decisions.
+A Parquet file has one row per decision and the columns x (list of d numbers), arm, propensity and reward (null if it has not
+arrived). Optional columns are candidates (list of K item ids) or features (K lists of d numbers); without either, the policy
+can be simulated but not evaluated. Any policy may have made the decisions.
 
-1. The posterior of theta and of the noise, from the rewards.
-2. beta, learned on problems drawn from that posterior, each played from nothing for HORIZON rounds.
-3. What it is expected to gain: by simulation, and by off-policy evaluation on decisions that it did not learn from.
+1. Fit the posterior of theta and of the noise to the rewards.
+2. Learn beta on problems drawn from that posterior, each started from scratch and played for HORIZON rounds.
+3. Estimate the gain, by simulation and by off-policy evaluation on decisions that it did not learn from.
 
 Writes policy.safetensors, report.md and regret.png.
 """
@@ -24,10 +24,10 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from torch_softucb import NumericalError, synthetic_problem
-from torch_softucb.from_logs.pipeline import LearnedFromLog, learn_from_log
-from torch_softucb.from_logs.posterior import LEARNS
+from torch_softucb.from_logs import LearnedFromLog, learn_from_log
+from torch_softucb.from_logs.evaluate import mean_interval
+from torch_softucb.from_logs.learn import LEARNS
 from torch_softucb.from_logs.report import log_report, regret_by_beta
-from torch_softucb.from_logs.simulate import mean_interval
 from torch_softucb.from_logs.synthetic_log import epsilon_greedy_log
 from torch_softucb.policies.serialization import save_policy
 from torch_softucb.recommend import JournalError, read_decisions
@@ -36,20 +36,20 @@ from torch_softucb.recommend import JournalError, read_decisions
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("log", nargs="?", type=Path, help="folder of a DecisionLog, or a Parquet file")
-    parser.add_argument("--demo", action="store_true", help="make a log of an epsilon-greedy policy first, and use that")
-    parser.add_argument("--decisions", type=int, default=20_000, help="of the demo's log (default 20000)")
-    parser.add_argument("--horizon", type=int, default=1024, help="T, rounds to be good over (default 1024)")
-    parser.add_argument("--out", type=Path, default=Path("results/from_log"), help="folder (default results/from_log)")
-    parser.add_argument("--share", type=float, default=0.5, help="of the log to learn from when evaluating (default 0.5)")
-    parser.add_argument("--steps", type=int, default=50, help="of learning beta (default 50)")
-    parser.add_argument("--trajectories", type=int, default=512, help="played in each step (default 512)")
-    parser.add_argument("--problems", type=int, default=1024, help="drawn to measure regret on (default 1024)")
-    parser.add_argument("--num-arms", type=int, default=50, help="candidates, if the log does not say (default 50)")
-    parser.add_argument("--delta", type=float, default=0.99, help="Eq. 9's delta (default 0.99)")
+    parser.add_argument("--demo", action="store_true", help="write a log of an epsilon-greedy policy first, and use it")
+    parser.add_argument("--decisions", type=int, default=20_000, help="number of decisions of --demo (default 20000)")
+    parser.add_argument("--horizon", type=int, default=1024, help="number of rounds T to optimise for (default 1024)")
+    parser.add_argument("--out", type=Path, default=Path("results/from_log"), help="output folder (default %(default)s)")
+    parser.add_argument("--share", type=float, default=0.5, help="share of earlier decisions in evaluation (default 0.5)")
+    parser.add_argument("--steps", type=int, default=50, help="optimiser steps of learning beta (default 50)")
+    parser.add_argument("--trajectories", type=int, default=512, help="trajectories per step (default 512)")
+    parser.add_argument("--problems", type=int, default=1024, help="problems to measure regret on (default 1024)")
+    parser.add_argument("--num-arms", type=int, default=50, help="candidates per problem if none are logged (default 50)")
+    parser.add_argument("--delta", type=float, default=0.99, help="delta of Eq. 9 (default 0.99)")
     parser.add_argument("--ridge-alpha", type=float, default=1.0, help="ridge weight (default 1)")
-    parser.add_argument("--estimator", choices=LEARNS, default=LEARNS[0], help="of beta's slope (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of problems, noise and draws (default 0)")
-    parser.add_argument("--eager", action="store_true", help="do not build the C++ kernel")
+    parser.add_argument("--estimator", choices=LEARNS, default=LEARNS[0], help="gradient estimator (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of problems, noise and action draws (default 0)")
+    parser.add_argument("--eager", action="store_true", help="do not use the C++ kernel")
     args = parser.parse_args(argv)
     if args.demo == (args.log is not None):
         parser.error("give either a log or --demo")
@@ -83,15 +83,15 @@ def learn(args: argparse.Namespace) -> LearnedFromLog:
         )
 
 
-def summary(found: LearnedFromLog) -> str:
-    lines = [f"Learned beta: {found.betas[-1]:.3g} (Eq. 5: {found.radius:.3g})"]
-    for name, regret in found.regret.items():
+def summary(result: LearnedFromLog) -> str:
+    lines = [f"Learned beta: {result.betas[-1]:.3g} (Eq. 5: {result.radius:.3g})"]
+    for name, regret in result.regret.items():
         mean = mean_interval(regret)
-        lines.append(f"Regret over {found.horizon} rounds, {name}: {mean.value:.4g} ({mean.low:.4g} to {mean.high:.4g})")
-    if found.value is None:
+        lines.append(f"Regret over {result.horizon} rounds, {name}: {mean.value:.4g} ({mean.low:.4g} to {mean.high:.4g})")
+    if result.value is None:
         lines.append("Off-policy evaluation: not possible, the log does not say what was on offer")
     else:
-        gain = found.value.gain
+        gain = result.value.gain
         lines.append(f"Reward over what was logged, off-policy: {gain.value:+.3g} ({gain.low:+.3g} to {gain.high:+.3g})")
     return "\n".join(lines)
 
@@ -104,21 +104,21 @@ def main(argv: list[str] | None = None) -> LearnedFromLog:
             problem = synthetic_problem(num_problems=1, generator=torch.Generator().manual_seed(args.seed))[0]
             folder = args.out / "log"
             if folder.exists():
-                raise ValueError(f"--demo: {folder} is there already; remove it, or give it as the log")
+                raise ValueError(f"--demo: {folder} is there already; remove it, or pass it as the log")
             epsilon_greedy_log(folder, problem, decisions=args.decisions, seed=args.seed)
             args.log = folder / "00000001.decisions.parquet"
-            console.print(f"Log: {args.log}, an epsilon-greedy policy's on a random problem", soft_wrap=True)
-        found = learn(args)
-        save_policy(args.out / "policy.safetensors", found.policy, notes={"horizon": found.horizon, "log": args.log.name})
-        regret_by_beta(found).savefig(args.out / "regret.png", dpi=120)
-        (args.out / "report.md").write_text(log_report(found, source=f"`{args.log.name}`"))
+            console.print(f"Log: {args.log}, of an epsilon-greedy policy on a random problem", soft_wrap=True)
+        result = learn(args)
+        save_policy(args.out / "policy.safetensors", result.policy, notes={"horizon": result.horizon, "log": args.log.name})
+        regret_by_beta(result).savefig(args.out / "regret.png", dpi=120)
+        (args.out / "report.md").write_text(log_report(result, source=f"`{args.log.name}`"))
     except (ValueError, TypeError, OSError, NumericalError, JournalError) as error:
         print(f"learn_from_log: {error}", file=sys.stderr)
         raise SystemExit(2) from error
-    console.print(summary(found), highlight=False)
+    console.print(summary(result), highlight=False)
     for name in ("policy.safetensors", "report.md", "regret.png"):
         console.print(f"Written: {args.out / name}", soft_wrap=True)
-    return found
+    return result
 
 
 if __name__ == "__main__":

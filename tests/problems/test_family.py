@@ -1,12 +1,9 @@
-"""Families of problems and learning over them."""
+"""Families of problems: members drawn from ranges, problems drawn from a member."""
 
-import lightning as L
 import pytest
 import torch
 
-from torch_softucb import ScheduleBeta, SituationBeta
-from torch_softucb.simulation.backends.compiled import find_compiler
-from torch_softucb.training import Family, FamilyDataModule, SoftUCBMeta
+from torch_softucb.problems.family import Family
 
 SMALL = Family(num_arms=(4, 8), dim=(2, 5), horizon=(10, 30), noise_std=(0.1, 1.0), drifting=0.5)
 
@@ -23,18 +20,22 @@ def test_members_lie_within_the_family_and_depend_on_their_seed():
     assert SMALL.member(seed=3) == members[3]
 
 
-def test_every_problem_has_its_own_noise_and_stages_share_nothing():
-    data = FamilyDataModule(family=SMALL, num_steps=4)
-    train, again = (data.episode("train", 1, 16) for _ in range(2))
-    assert torch.equal(train.problem.means, again.problem.means)
-    noise = train.problem.noise_std
-    assert len(noise.unique()) == 16
-    assert 0.1 <= noise.min() <= noise.max() <= 1.0
-    held_out = data.episode("validate", 1, 16)
-    assert held_out.noise_seed != train.noise_seed
-    assert held_out.problem.means.shape != train.problem.means.shape or not torch.equal(
-        held_out.problem.means, train.problem.means
-    )
+def test_settings_are_uniform_on_a_logarithmic_scale():
+    """Half of the draws from (1, 10000) are below 100, a quarter below 10: within 5 standard deviations of 400 draws."""
+    horizons = torch.tensor([float(Family(horizon=(1, 10_000)).member(seed=seed).horizon) for seed in range(400)])
+    assert abs((horizons < 100).double().mean() - 0.5) < 5 * (0.25 / 400) ** 0.5
+    assert abs((horizons < 10).double().mean() - 0.25) < 5 * (0.1875 / 400) ** 0.5
+
+
+def test_problems_of_a_member_have_its_size_its_drift_and_their_own_noise():
+    member = next(member for seed in range(99) if (member := SMALL.member(seed=seed)).drift_rate)
+    problem = member.problem(16, seed=7)
+    assert problem.arms.shape == (16, member.num_arms, member.dim)
+    assert problem.drift_rate == member.drift_rate
+    assert len(problem.noise_std.unique()) == 16
+    assert 0.1 <= problem.noise_std.min() <= problem.noise_std.max() <= 1.0
+    assert member.problem(16, seed=7).noise_std.equal(problem.noise_std)
+    assert not member.problem(16, seed=8).means.equal(problem.means)
 
 
 @pytest.mark.parametrize(
@@ -45,28 +46,6 @@ def test_a_family_that_cannot_be_is_refused(wrong):
         Family(**wrong)
 
 
-@pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
-def test_a_module_learns_over_all_sizes(tmp_path):
-    torch.manual_seed(0)
-    module = SituationBeta(horizon=30, init=2.0)
-    model = SoftUCBMeta(beta=module, lr=0.05, compile="native")
-    data = FamilyDataModule(family=SMALL, trajectories=64, num_steps=12, eval_members=2, eval_trajectories=8)
-    trainer = L.Trainer(
-        max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False, default_root_dir=tmp_path
-    )
-    trainer.fit(model, datamodule=data)
-    assert trainer.callback_metrics["family/validation_ratio"] > 0
-    policy = model.policy(4, 30)
-    with torch.no_grad():
-        beta = policy(torch.eye(4)).beta
-    assert 0 < beta < 2.0  # 2 is far too wide for 30 rounds: it has come down
-    assert policy.beta_module.horizon == 30
-    assert policy.beta_module.linear.weight is module.linear.weight
-
-
-def test_for_horizon_shares_parameters():
-    schedule = ScheduleBeta(100, init=torch.tensor([1.0, 0.5]))
-    longer = schedule.for_horizon(200)
-    assert longer(torch.tensor([[100.0]])).item() == pytest.approx(0.75)
-    assert schedule(torch.tensor([[100.0]])).item() == pytest.approx(0.5)
-    assert longer.log_beta is schedule.log_beta
+def test_drift_needs_a_plane():
+    with pytest.raises(ValueError, match="Family: dim must be at least 2 for theta to rotate, got 1"):
+        Family(dim=(1, 5), drifting=0.1)

@@ -1,12 +1,10 @@
-import os
+"""Problems from ratings: features, users drawn as arms, bad settings."""
 
 import numpy as np
 import pytest
 import torch
 
-from torch_softucb.problems import Ratings, fill_gaps, load_jester, load_movielens, rating_problem, user_features
-
-needs_data = pytest.mark.skipif("SOFTUCB_DATA" not in os.environ, reason="SOFTUCB_DATA is not set: no real data here")
+from torch_softucb.problems import rating_problem, user_features, users_problem
 
 
 def _low_rank(users=60, items=20, rank=2):
@@ -58,55 +56,22 @@ def test_a_problem_is_users_and_their_rating_of_the_target(seeded):
 
 
 @pytest.mark.parametrize(
-    ("kind", "match"),
+    ("wrong", "match"),
     [({"dim": 9}, "dim must be at most 8"), ({"num_arms": 41}, "num_arms at most 40"), ({"noise_std": -1.0}, "noise_std")],
 )
-def test_bad_settings(kind, match):
+def test_bad_settings(wrong, match):
     with pytest.raises(ValueError, match=match):
-        rating_problem(np.random.default_rng(1).random((40, 9)), **({"num_problems": 2, "num_arms": 5, "dim": 3} | kind))
+        rating_problem(np.random.default_rng(1).random((40, 9)), **({"num_problems": 2, "num_arms": 5, "dim": 3} | wrong))
     table = np.full((40, 9), np.nan)
     with pytest.raises(ValueError, match="ratings must have no gaps, got 360; use fill_gaps"):
         rating_problem(table, num_problems=2, num_arms=5, dim=3)
 
 
-def test_gaps_are_filled_by_what_similar_users_say():
-    """A low-rank table with a third of its entries hidden: closer to the truth than means alone; what is there stays."""
-    random = np.random.default_rng(2)
-    truth = np.clip(3 + _low_rank(400, 60, 3) * 0.7, 1, 5)
-    seen = random.random(truth.shape) < 0.67
-    user, item = np.nonzero(seen)
-    got = fill_gaps(Ratings(user, item, truth[seen], 400, 60), num_items=30, rank=3)
-    chosen = np.sort(np.argsort(-seen.sum(0), kind="stable")[:30])
-    want, there = (truth[:, chosen] - truth[seen].min()) / (truth[seen].max() - truth[seen].min()), seen[:, chosen]
-    np.testing.assert_allclose(got[there], want[there], atol=1e-12)
-    error, base = np.abs(got - want)[~there].mean(), np.abs(want - want.mean(0))[~there].mean()
-    assert error < 0.7 * base
-    assert got.min() >= 0
-    assert got.max() <= 1
-
-
-@needs_data
-def test_jester_is_what_its_papers_say():
-    table = load_jester()
-    assert table.shape == (19181, 40)
-    assert 20 * table.mean() - 10 == pytest.approx(1.505, abs=1e-3)
-
-
-@needs_data
-@pytest.mark.parametrize(
-    ("folder", "users", "items", "count", "mean"),
-    [
-        ("ml-1m", 6040, 3706, 1_000_209, 3.5816),
-        ("ml-100k", 943, 1682, 100_000, 3.52986),
-        ("ml-latest-small", 610, 9724, 100_836, 3.5016),
-    ],
-)
-def test_movielens_is_what_its_readme_says(folder, users, items, count, mean):
-    ratings = load_movielens(os.path.join(os.environ["SOFTUCB_DATA"], folder))
-    assert (ratings.num_users, ratings.num_items, len(ratings.value)) == (users, items, count)
-    assert ratings.value.mean() == pytest.approx(mean, abs=1e-4)
-    table = fill_gaps(ratings)
-    assert table.shape == (users, 40)
-    assert table.min() >= 0
-    assert table.max() <= 1
-    assert np.array_equal(table, fill_gaps(ratings))
+def test_given_features_and_rewards_draw_the_same_problems(seeded):
+    """rating_problem is user_features followed by users_problem."""
+    table = np.random.default_rng(1).random((40, 9))
+    want = rating_problem(table, num_problems=4, num_arms=6, dim=3, target=2, intercept=True, generator=seeded(0))
+    features = user_features(np.delete(table, 2, axis=1), dim=3, intercept=True)
+    got = users_problem(features, table[:, 2], num_problems=4, num_arms=6, generator=seeded(0))
+    assert got.arms.equal(want.arms)
+    assert got.means.equal(want.means)

@@ -1,13 +1,12 @@
+"""Data files: where they are searched for, and what happens when they are missing or damaged."""
+
 import gzip
 
 import numpy as np
 import pytest
 
 from torch_softucb.problems import DataError, load_jester, load_movielens
-
-
-def _jester_line(rated=100, value=1.0):
-    return ",".join([str(rated), *([str(value)] * rated), *(["99"] * (100 - rated))])
+from torch_softucb.problems.tables import check_ratings, find_table, read_table
 
 
 def _write(folder, name, text):
@@ -31,45 +30,26 @@ def test_the_variable_names_the_folder_above(tmp_path, monkeypatch):
     assert load_movielens().num_users == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "match"),
-    [
-        ("ratings.dat", "1::10::5\n1::11\n", r"line 2: column 5 must be a number"),
-        ("ratings.dat", "1,10,5\n", r"must have 5 or 7 columns separated by ':', got 1"),
-        ("ratings.dat", "1::10::5\n1::11::good\n", r"line 2: column 5 must be a number, got 'good'"),
-        ("ratings.dat", "1::10::5\n2::11::7\n", r"line 2: ratings must be in \[0.5, 5\], got 7"),
-        ("ratings.dat", "1::10::5\n2::11::7\n", r"ratings.dat, line 2"),
-        (
-            "ratings.csv",
-            "userId,movieId,rating,timestamp\n1,1,4.0,9\n1,2,,9\n",
-            r"line 3: column 3 must be a number, got ''",
-        ),
-        ("ratings.csv", "userId,movieId,rating,timestamp\n1,1,4.0,9\n2,1,nan,9\n", r"line 3: column 3 must be a number"),
-        ("ratings.csv", "userId,movieId\n1,1\n", r"must have 3 or 4 columns"),
-        ("u.data", "1\t10\t5\t8\n1\t10\t4\t9\n", r"line 2: this user has rated this film before"),
-        ("u.data", "", r"is not a table"),
-    ],
-)
-def test_what_is_wrong_is_named_with_its_line(tmp_path, name, text, match):
-    with pytest.raises(DataError, match=match):
-        load_movielens(_write(tmp_path, name, text))
+def test_files_are_found_by_path_by_folder_and_in_order_of_preference(tmp_path, monkeypatch):
+    second = _write(tmp_path, "second.csv.gz", "1\n")
+    assert find_table("test", second, ["other.csv"], ["."]) == second
+    assert find_table("test", tmp_path, ["first.csv", "second.csv"], ["."]) == second
+    first = _write(tmp_path, "first.csv", "1\n")
+    assert find_table("test", tmp_path, ["first.csv", "second.csv"], ["."]) == first
+    monkeypatch.setenv("SOFTUCB_DATA", str(tmp_path))
+    assert find_table("test", None, ["second.csv"], ["absent", "."]) == second
 
 
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        (
-            f"{_jester_line()}\n{_jester_line(99)}\n{_jester_line(100, 11.5)}\n",
-            r"line 3: ratings must be in \[-10, 10\], got 11.5",
-        ),
-        ("1,2,3\n", "must have 101 columns"),
-        (_jester_line().replace("100,", "7,", 1), r"line 1: column 1 says 7 ratings, there are 100"),
-        (f"{_jester_line()}\n{_jester_line().replace('1.0', 'fun', 1)}\n", r"line 2: column 2 must be a number, got 'fun'"),
-    ],
-)
-def test_jester_faults(tmp_path, text, match):
-    with pytest.raises(DataError, match=match):
-        load_jester(_write(tmp_path, "jester-data-1.csv", text))
+def test_columns_are_read_in_the_order_asked_for(tmp_path):
+    file = _write(tmp_path, "table.csv", "a,b,c\n1,2,3\n4,5,6.5\n")
+    got = read_table("test", file, separator=",", columns=[2, 0], width=[3], header=True)
+    np.testing.assert_array_equal(got, [[3.0, 1.0], [6.5, 4.0]])
+
+
+def test_a_line_that_is_too_long_is_named(tmp_path):
+    file = _write(tmp_path, "table.csv", "1,2\n3,4\n5,6,7\n")
+    with pytest.raises(DataError, match=r"table.csv is not a table of columns separated by ',': .* line 3"):
+        read_table("test", file, separator=",", columns=[0], width=[2], header=False)
 
 
 def test_truncated_gzip(tmp_path):
@@ -77,23 +57,16 @@ def test_truncated_gzip(tmp_path):
         tmp_path, "ratings.dat.gz", "".join(f"{u}::{i}::{1 + (u * i) % 5}\n" for u in range(99) for i in range(99))
     )
     file.write_bytes(file.read_bytes()[:-200])
-    with pytest.raises(DataError, match=r"is cut off or damaged .* download it again"):
+    with pytest.raises(DataError, match=r"is truncated or damaged .* download it again"):
         load_movielens(file)
     file.write_bytes(b"not gzip at all")
     with pytest.raises(DataError, match="cannot be read"):
         load_movielens(file)
 
 
-def test_formats_agree(tmp_path):
-    rows = [(1, 10, 5.0), (1, 12, 3.0), (4, 10, 0.5), (9, 11, 4.0)]
-    dat = _write(tmp_path, "ratings.dat.gz", "".join(f"{u}::{i}::{r}::0\n" for u, i, r in rows))
-    tab = _write(tmp_path, "u.data", "".join(f"{u}\t{i}\t{r}\t0\n" for u, i, r in rows))
-    csv = _write(
-        tmp_path, "ratings.csv", "userId,movieId,rating,timestamp\n" + "".join(f"{u},{i},{r},0\n" for u, i, r in rows)
-    )
-    for file in (dat, tab, csv):
-        got = load_movielens(file)
-        assert (got.num_users, got.num_items) == (3, 3)
-        np.testing.assert_array_equal(got.user, [0, 0, 1, 2])
-        np.testing.assert_array_equal(got.item, [0, 2, 0, 1])
-        np.testing.assert_array_equal(got.value, [5, 3, 0.5, 4])
+def test_ratings_out_of_range_are_named_and_gaps_are_accepted(tmp_path):
+    values = np.array([[1.0, np.nan], [2.0, 3.0], [np.nan, 9.0]])
+    check_ratings("test", tmp_path / "a.csv", values[:2], 1.0, 3.0, header=False)
+    for header, line in ((False, 3), (True, 4)):
+        with pytest.raises(DataError, match=rf"test: .*a.csv, line {line}: ratings must be in \[1, 3\], got 9"):
+            check_ratings("test", tmp_path / "a.csv", values, 1.0, 3.0, header=header)

@@ -1,6 +1,7 @@
-"""From a decision log to a learned policy: posterior, drawn problems, what is expected to be gained."""
+"""Learning from a decision log: posterior of the problem, beta learned on problems drawn from it, estimated gain."""
 
+from torch_softucb.from_logs.learn import learn_beta
 from torch_softucb.from_logs.pipeline import LearnedFromLog, learn_from_log
-from torch_softucb.from_logs.posterior import ProblemPosterior, fit_posterior, learn_beta
+from torch_softucb.from_logs.posterior import ProblemPosterior, fit_posterior
 
 __all__ = ["LearnedFromLog", "ProblemPosterior", "fit_posterior", "learn_beta", "learn_from_log"]

@@ -1,4 +1,4 @@
-"""Checks of logs that are learned from."""
+"""Checks of a log that a policy is learned from."""
 
 import torch
 from torch import Tensor
@@ -6,61 +6,74 @@ from torch import Tensor
 from torch_softucb.checks import check_arm_ids
 
 
-def check_dense_ids(where: str, rows: int, met: int) -> None:
-    """Ids are rows of the statistics: far-off ones would ask for memory that nobody uses."""
-    if rows > 64 * met + 4096:
+def check_dense_ids(where: str, num_rows: int, num_bandits: int) -> None:
+    """Require bandit ids that are close to 0 .. num_bandits - 1, since memory is allocated up to the largest id."""
+    if num_rows > 64 * num_bandits + 4096:
         raise ValueError(
-            f"{where}: bandit ids must be rows of the statistics, from 0, got {met} bandits with ids up to {rows - 1}; "
-            "number them anew"
+            f"{where}: bandit ids must be rows of the statistics, from 0, got {num_bandits} bandits with ids up to "
+            f"{num_rows - 1}; renumber them, for example with torch.unique(bandit, return_inverse=True)"
         )
 
 
 def check_one_problem(where: str, batch: torch.Size) -> None:
+    """Require a single problem."""
     if batch:
-        raise ValueError(
-            f"{where}: problem must be a single one, got a batch {tuple(batch)}; choose one of it, as problem[0]"
-        )
+        raise ValueError(f"{where}: problem must be a single one, got a batch {tuple(batch)}; select one, as problem[0]")
 
 
-def check_chosen(where: str, arm: Tensor, mask: Tensor, features: Tensor | None = None, x: Tensor | None = None) -> None:
-    """A log's arm is a place in its candidate list, that of x."""
+def check_chosen_arms(
+    where: str,
+    arm: Tensor,  # (n,)
+    mask: Tensor,  # (n, K)
+    features: Tensor | None = None,  # (n, K, d)
+    x: Tensor | None = None,  # (n, d)
+) -> None:
+    """Require arms that are positions of allowed candidates, whose features are x."""
     check_arm_ids(where, arm, mask.shape[:1], mask.shape[1])
     allowed = mask.gather(1, arm.unsqueeze(-1)).squeeze(-1)
     if not bool(allowed.all()):
         row = int((~allowed).nonzero()[0])
-        raise ValueError(f"{where}: arm must be an allowed candidate, got {int(arm[row])} in row {row}, which is not one")
+        raise ValueError(
+            f"{where}: arm must be an allowed candidate, got {int(arm[row])} in row {row}, whose candidate id is negative"
+        )
     if features is not None and x is not None:
         same = (features[torch.arange(len(arm), device=arm.device), arm] == x).all(-1)
         if not bool(same.all()):
             row = int((~same).nonzero()[0])
             raise ValueError(
-                f"{where}: features must have x at the place of arm, got another vector in row {row} and in "
-                f"{int((~same).sum()) - 1} more; arm is a place in the list of candidates, from 0"
+                f"{where}: features must have x at position arm, got another vector in row {row} and in "
+                f"{int((~same).sum()) - 1} more; arm counts the candidates of a decision from 0"
             )
 
 
-def check_rewards_there(where: str, reward: Tensor, dim: int) -> None:
+def check_enough_rewards(where: str, reward: Tensor, dim: int) -> None:
+    """Require more rewards than features, and rewards that are not all equal."""
     count = len(reward)
-    if count > dim and bool((reward == reward[0]).all()):
-        raise ValueError(f"{where}: rewards must differ to say anything of x, got {float(reward[0]):g} in all {count}")
     if count <= dim:
         raise ValueError(
-            f"{where}: more rewards are needed than theta has components, {dim}, got {count}; bring a longer log, or fewer "
-            "features"
+            f"{where}: the number of rewards must be above the number of features, {dim}, got {count}; use a longer log, or "
+            "fewer features"
+        )
+    if bool((reward == reward[0]).all()):
+        raise ValueError(
+            f"{where}: rewards must differ, got {float(reward[0]):g} in all {count} decisions; nothing can be learned from "
+            "them"
         )
 
 
-def check_part(where: str, cut: int, count: int) -> None:
+def check_split(where: str, cut: int, count: int) -> None:
+    """Require two decisions on either side of the split, the least for a standard deviation."""
     if cut < 2 or count - cut < 2:
         raise ValueError(
             f"{where}: share must leave at least two decisions on either side, got {cut} and {count - cut} of {count}; "
-            "bring a longer log, or another share"
+            "use a longer log, or another share"
         )
 
 
-def check_offered_known(where: str, known: bool) -> None:
+def check_candidates_known(where: str, known: bool) -> None:
+    """Require candidate sets that were really offered, not random ones."""
     if not known:
         raise ValueError(
-            f"{where}: the log does not say what was on offer, and what the policy would have chosen cannot be known; log "
-            "candidates= or features= with the decisions"
+            f"{where}: the log does not contain the candidates of the decisions, so the choice of another policy is "
+            "unknown; log candidates= or features= with the decisions"
         )

@@ -1,90 +1,135 @@
-"""What a log's decisions could choose from: logged with them, or found again from what was shown."""
+"""Candidate sets of logged decisions, as logged or reconstructed from the items that were shown."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_integer
-from torch_softucb.from_logs._checks import check_chosen
+from torch_softucb.from_logs._checks import check_chosen_arms
 from torch_softucb.recommend import LoggedDecisions
 
+_BLOCK = 1 << 22  # numbers in memory at once: 32 MB in float64
 
-class Offered(NamedTuple):
-    """Candidate sets of n decisions as rows of one table of items."""
 
-    items: Tensor  # (M, d) float64
-    rows: Tensor  # (n, K) int64 rows of items; -1: no such candidate
-    arm: Tensor  # (n,) int64 place in `rows` of what was shown
-    known: bool  # the sets that were decided on; False: made up, for simulation alone
-    source: str  # where they come from, in words
-    unseen: int  # candidates, of all sets together, that were left out, for their features are not in the log
+class CandidateSets(NamedTuple):
+    """Candidate sets of n decisions, stored as rows of one table of items.
+
+    Attributes:
+        items: features of all items, of shape ``(M, d)``, float64.
+        rows: rows of ``items`` that were candidates of each decision, of shape ``(n, K)``, int64; -1 is padding.
+        arm: position in ``rows`` of the item that was shown, of shape ``(n,)``, int64.
+        known: True for the sets that were offered, False for random ones, which serve for simulation only.
+        source: where the sets come from, in words, for the report.
+        unseen: number of candidates, summed over all sets, that were left out because the log lacks their features.
+    """
+
+    items: Tensor  # (M, d)
+    rows: Tensor  # (n, K)
+    arm: Tensor  # (n,)
+    known: bool
+    source: str
+    unseen: int
 
     @property
     def fixed(self) -> bool:
-        """Is one set offered in every decision?"""
+        """Whether all decisions have the same candidates."""
         return self.rows.stride(0) == 0 or bool((self.rows == self.rows[:1]).all())
 
     def sets(self, rows: Tensor | slice) -> tuple[Tensor, Tensor]:  # (m, K, d), (m, K)
-        """Features and mask of some decisions."""
+        """Return features and mask of the candidates of some decisions."""
         chosen = self.rows[rows]
         return self.items[chosen.clamp(min=0)], chosen >= 0
 
+    def select(self, rows: Tensor | slice) -> "CandidateSets":
+        """Return the candidate sets of some decisions; the table of items stays."""
+        return self._replace(rows=self.rows[rows], arm=self.arm[rows])
 
-def offered_items(log: LoggedDecisions, *, num_arms: int = 50) -> Offered:
-    """Candidate sets of a log's decisions, by the first way that works.
 
-    1. ``features`` were logged: as they are. 2. ``candidates`` were logged and an item has the same features whenever it is
-    shown: from what was shown. 3. Nothing was logged, but an arm number has the same features whenever it is shown: all arms
-    that were shown, on offer in every decision. 4. Else: sets of ``num_arms`` rows of x drawn at random, which serve to
-    simulate, not to evaluate.
+def row_blocks(count: int, row_size: int) -> Iterator[slice]:
+    """Cut ``count`` rows of ``row_size`` numbers into slices that bound the memory in use."""
+    size = max(1, _BLOCK // row_size)
+    return (slice(start, start + size) for start in range(0, count, size))
+
+
+def candidate_sets(log: LoggedDecisions, *, num_arms: int = 50) -> CandidateSets:
+    """Determine the candidate sets of a log's decisions, by the first of four ways that applies.
+
+    1. ``features`` were logged: use them.
+    2. ``candidates`` were logged, and every item has the same features whenever it is shown: use those.
+       Candidates that were never shown are left out.
+    3. Neither was logged, but every arm number has the same features whenever it is shown, at least twice on average:
+       assume that all arms are candidates of every decision.
+    4. Otherwise: draw sets of ``num_arms`` rows of x at random. They serve for simulation, not for evaluation.
+
+    Args:
+        log: decisions, in any order.
+        num_arms: size of the random sets.
 
     Example:
         >>> from torch_softucb.recommend.log.reader import LoggedDecisions
         >>> x, arm, none = torch.tensor([[1.0], [2.0], [1.0], [1.0]]), torch.tensor([4, 7, 4, 4]), torch.zeros(4, 0).long()
         >>> columns = dict.fromkeys(LoggedDecisions._fields, arm) | {"x": x, "candidates": none, "features": none[..., None]}
-        >>> found = offered_items(LoggedDecisions(**columns))
-        >>> found.items, found.arm, found.source
+        >>> sets = candidate_sets(LoggedDecisions(**columns))
+        >>> sets.items, sets.arm, sets.source
         (tensor([[1.],
-                [2.]]), tensor([0, 1, 0, 0]), 'the arms that were shown')
+                [2.]]), tensor([0, 1, 0, 0]), 'all arms that were shown')
     """
-    check_integer("offered_items", "num_arms", num_arms, low=1)
-    n = len(log.arm)
+    check_integer("candidate_sets", "num_arms", num_arms, low=1)
     if log.features.shape[1]:
-        return _logged(log)
-    if log.candidates.shape[1]:
-        check_chosen("offered_items", log.arm, log.mask)
-        shown = log.candidates.gather(1, log.arm.unsqueeze(-1)).squeeze(-1)
-        names, items, at = _table(shown, log.x)
-        if items is not None:
-            place = torch.searchsorted(names, log.candidates).clamp(max=len(names) - 1)
-            there = log.mask & (names[place] == log.candidates)
-            rows, unseen = place.masked_fill(~there, -1), int((log.mask & ~there).sum())
-            return Offered(items, rows, log.arm, True, "candidates by the features that they were shown with", unseen)
-    else:
-        _, items, at = _table(log.arm, log.x)
-        if items is not None and 2 * len(items) <= n:
-            every = torch.arange(len(items), device=at.device).expand(n, -1)
-            return Offered(items, every, at, True, "the arms that were shown", 0)
-    drawn = torch.randint(n, (n, num_arms), generator=torch.Generator().manual_seed(0)).to(log.arm.device)
-    drawn[:, 0] = torch.arange(n, device=drawn.device)
-    return Offered(log.x, drawn, torch.zeros_like(log.arm), False, f"{num_arms} rows of x drawn at random", 0)
+        return _from_features(log)
+    sets = _from_item_ids(log) if log.candidates.shape[1] else _from_arm_numbers(log)
+    return _random_sets(log, num_arms) if sets is None else sets
 
 
-def _logged(log: LoggedDecisions) -> Offered:
+def _from_features(log: LoggedDecisions) -> CandidateSets:
     n, k, d = log.features.shape
     mask = log.mask[:, :k]
-    check_chosen("offered_items", log.arm, mask, log.features, log.x)
+    check_chosen_arms("candidate_sets", log.arm, mask, log.features, log.x)
     same = bool((log.features == log.features[:1]).all())
     rows = torch.arange(k, device=mask.device).expand(n, -1) if same else torch.arange(n * k, device=mask.device).view(n, k)
     if not bool(mask.all()):
         rows = rows.masked_fill(~mask, -1)
-    return Offered(log.features[0] if same else log.features.reshape(-1, d), rows, log.arm, True, "logged features", 0)
+    items = log.features[0] if same else log.features.reshape(-1, d)
+    return CandidateSets(items, rows, log.arm, known=True, source="logged features", unseen=0)
 
 
-def _table(names: Tensor, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:  # (n,), (n, d) -> (M,), (M, d), (n,)
-    """Features of every name, and each row's place; None where one name has had different features."""
-    unique, at = torch.unique(names, return_inverse=True)
-    items = x.new_empty(len(unique), x.shape[1])
-    items[at] = x
-    return unique, (items if bool((items[at] == x).all()) else None), at
+def _from_item_ids(log: LoggedDecisions) -> CandidateSets | None:
+    check_chosen_arms("candidate_sets", log.arm, log.mask)
+    shown = log.candidates.gather(1, log.arm.unsqueeze(-1)).squeeze(-1)
+    ids, items, _ = _features_by_id(shown, log.x)
+    if items is None:
+        return None
+    row = torch.searchsorted(ids, log.candidates).clamp(max=len(ids) - 1)
+    usable = log.mask & (ids[row] == log.candidates)
+    rows, unseen = row.masked_fill(~usable, -1), int((log.mask & ~usable).sum())
+    source = "logged candidates, with the features that they were shown with"
+    return CandidateSets(items, rows, log.arm, known=True, source=source, unseen=unseen)
+
+
+def _from_arm_numbers(log: LoggedDecisions) -> CandidateSets | None:
+    _, items, row = _features_by_id(log.arm, log.x)
+    if items is None or 2 * len(items) > len(log.arm):
+        return None
+    rows = torch.arange(len(items), device=row.device).expand(len(log.arm), -1)
+    return CandidateSets(items, rows, row, known=True, source="all arms that were shown", unseen=0)
+
+
+def _random_sets(log: LoggedDecisions, num_arms: int) -> CandidateSets:
+    n = len(log.arm)
+    rows = torch.randint(n, (n, num_arms), generator=torch.Generator().manual_seed(0)).to(log.arm.device)
+    rows[:, 0] = torch.arange(n, device=rows.device)
+    source = f"{num_arms} rows of x drawn at random"
+    return CandidateSets(log.x, rows, torch.zeros_like(log.arm), known=False, source=source, unseen=0)
+
+
+def _features_by_id(
+    ids: Tensor,  # (n,)
+    x: Tensor,  # (n, d)
+) -> tuple[Tensor, Tensor | None, Tensor]:  # (M,), (M, d), (n,)
+    """Return the distinct ids, their features (None if an id has had different ones), and the row of each decision."""
+    distinct, row = torch.unique(ids, return_inverse=True)
+    items = x.new_empty(len(distinct), x.shape[1])
+    items[row] = x
+    return distinct, (items if bool((items[row] == x).all()) else None), row

@@ -1,157 +1,175 @@
-"""The report of what was learned from a log: one page of Markdown and a figure."""
+"""Report of what was learned from a log: one page of Markdown and a figure."""
 
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from torch_softucb.from_logs.evaluate import mean_interval
 from torch_softucb.from_logs.pipeline import LEARNED, LearnedFromLog
-from torch_softucb.from_logs.simulate import mean_interval
 from torch_softucb.functional import Evaluation
 
-_FEW = 100  # decisions; below, an off-policy estimate rests on too little
+_MIN_SAMPLE_SIZE = 100  # effective decisions below which the report warns about the off-policy estimate
 
 
-def _interval(found: Evaluation, digits: int = 4) -> str:
-    return f"{found.value:.{digits}g} ({found.low:.{digits}g} to {found.high:.{digits}g})"
+def log_report(result: LearnedFromLog, *, source: str, figure: str = "regret.png") -> str:
+    """Return the report as Markdown.
 
-
-def _spread(values: Tensor, factor: float = 1.0) -> str:  # (draws,) of a posterior
-    low, high = torch.quantile(values * factor, torch.tensor([0.025, 0.975], dtype=values.dtype)).tolist()
-    return f"{float(values.mean()) * factor:.4g} ({low:.4g} to {high:.4g})"
-
-
-def log_report(found: LearnedFromLog, *, source: str, figure: str = "regret.png") -> str:
-    """Markdown; ``source`` names the log, ``figure`` the file of :func:`regret_by_beta`."""
-    beta = found.betas[-1]
+    Args:
+        result: from :func:`learn_from_log`.
+        source: name of the log, for the title.
+        figure: file name of the figure that :func:`regret_by_beta` draws.
+    """
     parts = [
         f"# What was learned from {source}",
-        "All intervals are of 95%.",
-        _log(found),
-        _posterior(found),
-        "## The learned policy\n"
-        f"beta = {beta:.4g} for T = {found.horizon} rounds from nothing; Eq. 5 asks for {found.radius:.4g}. It began at "
-        f"{found.betas[0]:.4g} and took {len(found.betas) - 1} steps; over the last quarter of them it moved by "
-        f"{max(tail := found.betas[-len(found.betas) // 4 :]) - min(tail):.2g}.\n\n"
-        "The file holds beta and the statistics of the whole log: the policy knows what the log knows. `policy.reset()` "
-        "makes it begin from nothing, which is what beta was learned for.",
-        _simulated(found),
+        "All intervals are 95% intervals.",
+        _log_section(result),
+        _problem_section(result),
+        _policy_section(result),
+        _simulation_section(result),
         f"![regret against beta]({figure})",
-        _off_policy(found),
+        _off_policy_section(result),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _log(found: LearnedFromLog) -> str:
-    offered, rewarded = found.posterior.offered, len(found.posterior.owner)
-    left = "" if rewarded == found.decisions else f" ({found.decisions - rewarded} without a reward are left out)"
-    bandits = len(found.posterior.names)
+def _interval(estimate: Evaluation) -> str:
+    return f"{estimate.value:.4g} ({estimate.low:.4g} to {estimate.high:.4g})"
+
+
+def _credible_interval(values: Tensor, factor: float) -> str:  # (draws,)
+    """Format mean and central 95% of posterior draws times a factor."""
+    low, high = torch.quantile(values * factor, torch.tensor([0.025, 0.975], dtype=values.dtype)).tolist()
+    return f"{float(values.mean()) * factor:.4g} ({low:.4g} to {high:.4g})"
+
+
+def _log_section(result: LearnedFromLog) -> str:
+    candidates, rewarded = result.posterior.offered, len(result.posterior.owner)
+    missing = "" if rewarded == result.decisions else f" ({result.decisions - rewarded} without a reward are left out)"
+    bandits, size = len(result.posterior.names), candidates.rows.shape[1]
     lines = [
-        f"- {rewarded} decisions{left}, {bandits} bandit{'s' * (bandits > 1)}, {found.posterior.dim} features; "
-        f"mean reward {found.reward_mean:.4g}.",
-        f"- What was on offer: {offered.source}; "
-        + (f"always the same {offered.rows.shape[1]}." if offered.fixed else f"up to {offered.rows.shape[1]} at a time."),
+        f"- {rewarded} decisions{missing}, {bandits} bandit{'s' * (bandits > 1)}, {result.posterior.dim} features; "
+        f"mean reward {result.reward_mean:.4g}.",
+        f"- Candidates: {candidates.source}; "
+        + (f"always the same {size}." if candidates.fixed else f"up to {size} at a time."),
     ]
-    if offered.unseen:
+    if candidates.unseen:
         lines.append(
-            f"- {offered.unseen} times a candidate was on offer that was never shown: it is left out, in all below."
+            f"- {candidates.unseen} times a candidate was offered that was never shown. Its features are unknown, so it is "
+            "left out of everything below."
         )
     return "## The log\n" + "\n".join(lines)
 
 
-def _posterior(found: LearnedFromLog) -> str:
-    theta, offered = found.posterior.theta, found.posterior.offered
+def _problem_section(result: LearnedFromLog) -> str:
+    theta, candidates = result.posterior.theta, result.posterior.offered
     length = float(torch.linalg.vector_norm(theta.mean, dim=-1).mean())
-    doubt = float(theta.root.square().sum((-2, -1)).sqrt().mean())
+    uncertainty = float(theta.root.square().sum((-2, -1)).sqrt().mean())
     lines = [
-        f"- Noise: standard deviation {float(theta.noise_std):.4g}; x . theta explains {found.posterior.explained:.1%} of "
-        "the reward's variance.",
-        f"- theta: length {length:.4g}, known to within {doubt:.2g} (root of the posterior's mean squared distance); prior "
-        f"standard deviation of a component {float(theta.prior_std):.3g}.",
+        f"- Noise: standard deviation {float(theta.noise_std):.4g}; x . theta explains {result.posterior.explained:.1%} of "
+        "the variance of the rewards.",
+        f"- theta: length {length:.4g}, known to within {uncertainty:.2g} (root mean squared distance under the posterior); "
+        f"prior standard deviation of a component {float(theta.prior_std):.3g}.",
     ]
-    if offered.fixed and len(found.posterior.names) == 1:
-        best = found.posterior.draw(4096, generator=torch.Generator().manual_seed(0)).means.argmax(-1)
+    if candidates.fixed and len(result.posterior.names) == 1:
+        best = result.posterior.draw(4096, generator=torch.Generator().manual_seed(0)).means.argmax(-1)
         lines.append(
             f"- The same arm is the best in {float((best == best.mode().values).double().mean()):.1%} of 4096 draws."
         )
     lines.append(
-        "- The surer the log, the more alike the problems that beta was learned on: beta is for this problem, met anew (a "
-        "new user, a restart), not for others. A drawn problem keeps its candidates in all rounds."
+        "- The longer the log, the more similar the problems that beta was learned on. beta is for starting this problem "
+        "from scratch (a new user, a restart), not for other problems. A drawn problem keeps its candidates in all rounds."
     )
-    return "## What the log says of the problem\n" + "\n".join(lines)
+    return "## Estimated problem\n" + "\n".join(lines)
 
 
-def _simulated(found: LearnedFromLog) -> str:
-    own = found.regret[LEARNED]
-    lines = ["| policy | regret | SoftUCB's regret less its |", "| --- | --- | --- |"]
-    for name, regret in found.regret.items():
-        gain = "" if name == LEARNED else _interval(mean_interval(own - regret))
-        lines.append(f"| {name} | {_interval(mean_interval(regret))} | {gain} |")
-    for which, regret in found.logged.items():
-        lines.append(f"| what was logged, {which} | {_spread(regret, found.horizon)} | |")
-    best = min(found.curve, key=lambda beta: float(found.curve[beta][1].mean()))
-    least = _interval(mean_interval(found.curve[best][1]))
-    told = f"\n\nLinUCB's best beta of the figure, chosen on these very problems, is {best:.3g}: {least}."
-    if found.logged:
-        told += " What was logged is its mean regret a decision, by theta's posterior, times T."
+def _policy_section(result: LearnedFromLog) -> str:
+    betas = result.betas
+    last_quarter = betas[-len(betas) // 4 :]
     return (
-        f"## Expected by simulation\nRegret over T = {found.horizon} rounds from nothing, on {len(own)} problems drawn from "
-        "the posterior, none of which beta was learned on; all policies met the same problems and noise.\n\n"
-        + "\n".join(lines)
-        + told
+        "## The learned policy\n"
+        f"beta = {betas[-1]:.4g} for T = {result.horizon} rounds from scratch; Eq. 5 gives {result.radius:.4g}. Learning "
+        f"started at {betas[0]:.4g} and took {len(betas) - 1} steps; over the last quarter of them beta varied by "
+        f"{max(last_quarter) - min(last_quarter):.2g}.\n\n"
+        "The file contains beta and the statistics of the whole log, so the policy continues where the log ends. "
+        "`policy.reset()` makes it start from scratch, which is what beta was learned for."
     )
 
 
-def _off_policy(found: LearnedFromLog) -> str:
-    title = "## Expected by off-policy evaluation\n"
-    if found.value is None:
+def _simulation_section(result: LearnedFromLog) -> str:
+    own = result.regret[LEARNED]
+    rows = ["| policy | regret | regret of SoftUCB minus this |", "| --- | --- | --- |"]
+    for name, regret in result.regret.items():
+        gain = "" if name == LEARNED else _interval(mean_interval(own - regret))
+        rows.append(f"| {name} | {_interval(mean_interval(regret))} | {gain} |")
+    for decisions, regret in result.logged.items():
+        rows.append(f"| what was logged, {decisions} | {_credible_interval(regret, result.horizon)} | |")
+    best = min(result.curve, key=lambda beta: float(result.curve[beta][1].mean()))
+    least = _interval(mean_interval(result.curve[best][1]))
+    notes = f"The best beta of LinUCB in the figure, chosen on these same problems, is {best:.3g}: {least}."
+    if result.logged:
+        notes += " The regret of what was logged is the mean per decision under the posterior of theta, times T."
+    return (
+        f"## Simulation\nRegret over T = {result.horizon} rounds from scratch, on {len(own)} problems drawn from the "
+        "posterior. beta was learned on other draws. All policies met the same problems and noise.\n\n"
+        + "\n".join(rows)
+        + f"\n\n{notes}"
+    )
+
+
+def _off_policy_section(result: LearnedFromLog) -> str:
+    title = "## Off-policy evaluation\n"
+    if result.value is None:
         return (
-            title + "Not possible: the log does not say what was on offer, and what the policy would have chosen cannot be "
-            "known. Log `candidates=` or `features=` with the decisions. What is expected rests on simulation alone."
+            title
+            + "Not possible: the log does not contain the candidates of the decisions, so the choice of another policy "
+            "is unknown. Log `candidates=` or `features=` with the decisions. The expected gain rests on simulation alone."
         )
-    value = found.value
+    value = result.value
     count = int(value.logged.effective_sample_size)
-    size, gain = float(value.policy.effective_sample_size), value.gain
-    verdict = "more" if gain.low > 0 else "less" if gain.high < 0 else "not surely more or less"
+    sample_size, gain = float(value.policy.effective_sample_size), value.gain
+    verdict = "more" if gain.low > 0 else "less" if gain.high < 0 else "not significantly more or less"
     lines = [
-        f"SoftUCB learned from the earlier decisions alone (statistics, and a beta of its own, {found.earlier_beta:.4g}), "
-        f"then was judged by the {count} later ones, which it never saw (doubly robust; the reward model is from the "
-        "earlier ones, too). It is judged as it is, without what it would learn along the way.\n",
+        f"SoftUCB learned from the earlier decisions alone, statistics and beta ({result.earlier_beta:.4g}). It was then "
+        f"judged by the {count} later ones, which it never saw, without learning from them. The estimate is doubly robust, "
+        "with a reward model fitted to the earlier decisions.\n",
         "| policy | mean reward |",
         "| --- | --- |",
         f"| what was logged | {_interval(value.logged)} |",
         f"| SoftUCB, learned from the log | {_interval(value.policy)} |",
         f"| difference | {_interval(gain)} |",
-        f"\nSoftUCB earns {verdict} than what was logged. The estimate rests on {size:.0f} decisions' worth of overlap; the "
+        f"\nSoftUCB earns {verdict} than what was logged. The effective sample size is {sample_size:.0f} decisions; the "
         f"largest weight is {value.largest_weight:.3g}.",
     ]
-    if size < _FEW or value.largest_weight > count / 20:
+    if sample_size < _MIN_SAMPLE_SIZE or value.largest_weight > count / 20:
         lines.append(
-            "\n**Do not trust this interval**: the logging policy seldom chose what SoftUCB would choose, and a few "
-            "decisions decide it. A log that explored more would tell."
+            "\n**Do not trust this interval**: the logging policy seldom chose what SoftUCB would choose, so the estimate "
+            "rests on a few decisions. A log with more exploration would help."
         )
     return title + "\n".join(lines)
 
 
-def regret_by_beta(found: LearnedFromLog) -> Figure:
-    """Expected regret against beta on the drawn problems, the learned beta and Eq. 5's marked."""
+def regret_by_beta(result: LearnedFromLog) -> Figure:
+    """Plot expected regret against beta on the drawn problems, with the learned beta and that of Eq. 5 marked."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    betas, least = list(found.curve), min(float(regret.mean()) for pair in found.curve.values() for regret in pair)
-    for place, (name, colour) in enumerate((("SoftUCB", "#7d2e68"), ("LinUCB", "#3b6fb6"))):
-        means = [mean_interval(pair[place]) for pair in found.curve.values()]
+    betas = list(result.curve)
+    least = min(float(regret.mean()) for pair in result.curve.values() for regret in pair)
+    soft_ucb, lin_ucb = zip(*result.curve.values(), strict=True)
+    for name, colour, regrets in (("SoftUCB", "#7d2e68", soft_ucb), ("LinUCB", "#3b6fb6", lin_ucb)):
+        means = [mean_interval(regret) for regret in regrets]
         axes.plot(betas, [float(m.value) for m in means], color=colour, label=name, linewidth=1.6)
         low, high = [float(m.low) for m in means], [float(m.high) for m in means]
         axes.fill_between(betas, low, high, color=colour, alpha=0.2, linewidth=0)
-    learned = found.betas[-1]
-    own = float(found.regret[LEARNED].mean())
+    learned = result.betas[-1]
+    own = float(result.regret[LEARNED].mean())
     axes.plot(learned, own, "*", color="#c8553d", markersize=15, label=f"learned beta {learned:.3g}: {own:.4g}", zorder=5)
-    axes.axvline(found.radius, color="#6b7785", linestyle=":", label=f"Eq. 5: {found.radius:.3g}")
+    axes.axvline(result.radius, color="#6b7785", linestyle=":", label=f"Eq. 5: {result.radius:.3g}")
     axes.set(
         xlabel="beta",
-        ylabel=f"regret over {found.horizon} rounds",
+        ylabel=f"regret over {result.horizon} rounds",
         xscale="log",
         yscale="log" if least > 0 else "linear",
-        title=f"{len(found.regret[LEARNED])} problems drawn from the log's posterior, mean and 95% band",
+        title=f"{len(result.regret[LEARNED])} problems drawn from the log's posterior, mean and 95% band",
     )
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)

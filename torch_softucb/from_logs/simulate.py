@@ -1,70 +1,65 @@
-"""What a learned beta is expected to bring, by simulation of the problems that a log leaves possible."""
+"""Expected regret on problems drawn from the posterior of a log."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from torch_softucb import functional as F
 from torch_softucb.checks import check_integer
+from torch_softucb.from_logs.candidates import row_blocks
 from torch_softucb.from_logs.posterior import ProblemPosterior
 from torch_softucb.learning.episode import Episode
 from torch_softucb.policies import BanditPolicy, LinUCB, SoftUCBPolicy
 from torch_softucb.rng import mixed_seed
 
-_BLOCK = 1 << 22  # means of arms at once
+Key = TypeVar("Key")
 
-
-def mean_interval(values: Tensor, *, confidence: float = 0.95) -> F.Evaluation:  # (n,)
-    """Mean of independent numbers with its interval.
-
-    Example:
-        >>> mean_interval(torch.tensor([1.0, 2.0, 3.0])).value
-        tensor(2.)
-    """
-    return F.direct_method(torch.ones_like(values).unsqueeze(-1), values.unsqueeze(-1), confidence=confidence)
+_STEP = 1 << 30  # as number of the optimiser step in the seeds; learning never takes that many
 
 
 def simulated_regret(
     posterior: ProblemPosterior,
-    policies: Mapping[str, BanditPolicy],
+    policies: Mapping[Key, BanditPolicy],
     *,
     horizon: int,
     problems: int = 1024,
     seed: int = 0,
     compile: bool | str = "native",
     progress: Callable[[], object] | None = None,
-) -> dict[str, Tensor]:  # name -> (problems,)
-    """Regret of a whole trajectory from the first round on: every policy meets the same problems and the same noise."""
+) -> dict[Key, Tensor]:  # (problems,) each
+    """Play every policy on problems drawn from the posterior, and return its cumulative regret on each of them.
+
+    Every trajectory starts without observations. All policies meet the same problems and the same noise, in other calls with
+    the same posterior and seed too. No problem is one that beta was learned on with that seed.
+
+    Args:
+        posterior: fitted to the log.
+        policies: policies to play; the keys are returned with the results.
+        horizon: number of rounds T.
+        problems: number of problems to draw.
+        seed: seed of problems, noise and action draws.
+        compile: backend of the rollouts, as in :func:`~torch_softucb.rollout`.
+        progress: called after every policy.
+    """
     check_integer("simulated_regret", "problems", problems, low=2)
-    generator, noise, action = (mixed_seed(seed, stream, 1 << 30) for stream in range(3))  # no step of learning has these
-    drawn = posterior.draw(problems, generator=torch.Generator().manual_seed(generator))
-    episode, found = Episode(drawn, noise, action), {}
-    for name, policy in policies.items():
-        found[name] = episode.play(policy, horizon=horizon, compile=compile).regret.sum(0).double()
+    problem_seed, noise_seed, action_seed = (mixed_seed(seed, stream, _STEP) for stream in range(3))
+    drawn = posterior.draw(problems, generator=torch.Generator().manual_seed(problem_seed))
+    episode, regret = Episode(drawn, noise_seed, action_seed), {}
+    for key, policy in policies.items():
+        regret[key] = episode.play(policy, horizon=horizon, compile=compile).regret.sum(0).double()
         if progress is not None:
             progress()
-    return found
+    return regret
 
 
 def baselines(policy: SoftUCBPolicy, *, radius: float) -> dict[str, BanditPolicy]:
-    """LinUCB at Eq. 5's radius and at the policy's own beta."""
+    """Return LinUCB with the radius of Eq. 5 and LinUCB with the beta of the policy, by their names in the report."""
     beta, alpha = float(policy.beta.detach()), policy.ridge_alpha
     return {
         "LinUCB, Eq. 5": LinUCB(policy.dim, beta=radius, ridge_alpha=alpha),
         "LinUCB, same beta": LinUCB(policy.dim, beta=beta, ridge_alpha=alpha),
     }
-
-
-def at_betas(policy: SoftUCBPolicy, betas: Sequence[float]) -> dict[str, BanditPolicy]:
-    """The policy with other betas, from nothing, and LinUCB with the same; names are ``SoftUCB 0.5`` and ``LinUCB 0.5``."""
-    kind = {"delta": float(policy.delta), "smoothing": policy.smoothing, "ridge_alpha": policy.ridge_alpha}
-    found: dict[str, BanditPolicy] = {}
-    for beta in betas:
-        soft = SoftUCBPolicy(policy.dim, beta_init=beta, coldness=policy.coldness, **kind)  # type: ignore[arg-type]
-        found[f"SoftUCB {beta}"] = soft
-        found[f"LinUCB {beta}"] = LinUCB(policy.dim, beta=beta, ridge_alpha=policy.ridge_alpha)
-    return found
 
 
 def logged_regret(
@@ -74,21 +69,25 @@ def logged_regret(
     draws: int = 64,
     generator: torch.Generator | None = None,
 ) -> Tensor:  # (draws,)
-    """Expected regret of what was logged, mean over decisions (all, or the first ones), for thetas drawn from the posterior.
+    """Return the mean regret per logged decision, for thetas drawn from the posterior.
 
-    Only for logs that say what was on offer. Of a slate its first item counts: the others had to be other items.
+    Needs a log with known candidate sets. Only the first item of a slate counts: the later ones could not be that item.
+
+    Args:
+        posterior: fitted to the log.
+        first: number of decisions to average over, from the beginning; None for all.
+        draws: number of thetas.
+        generator: source of random numbers; torch's default generator if None.
     """
     mean, root = posterior.theta.mean, posterior.theta.root
     z = torch.randn(draws, *mean.shape, generator=generator, dtype=mean.dtype).to(mean.device)
     theta = mean + (root @ z.unsqueeze(-1)).squeeze(-1)  # (draws, U, d)
     counted = (posterior.position == 0).nonzero().squeeze(-1)[:first]
-    n = len(counted)
-    size = max(1, _BLOCK // (draws * posterior.offered.rows.shape[1]))
     total = mean.new_zeros(draws)
-    for start in range(0, n, size):
-        rows = counted[start : start + size]
+    for block in row_blocks(len(counted), draws * posterior.offered.rows.shape[1]):
+        rows = counted[block]
         arms, mask = posterior.offered.sets(rows)
         values = torch.einsum("smd,mkd->smk", theta[:, posterior.owner[rows]], arms)
         shown = values.gather(-1, posterior.offered.arm[rows].expand(draws, -1).unsqueeze(-1)).squeeze(-1)
         total += (values.masked_fill(~mask, -torch.inf).amax(-1) - shown).sum(-1)
-    return total / n
+    return total / len(counted)

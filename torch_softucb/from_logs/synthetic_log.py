@@ -1,4 +1,4 @@
-"""A decision log of an epsilon-greedy policy on a problem that is known: to try learning from logs, and to test it."""
+"""Decision log of an epsilon-greedy policy on a known problem, for demonstrations and tests."""
 
 import os
 
@@ -15,7 +15,7 @@ from torch_softucb.recommend import DecisionLog, SoftUCBHead
 @torch.no_grad()
 def epsilon_greedy_log(
     folder: str | os.PathLike[str],
-    problem: BanditProblem,  # one problem, not a batch
+    problem: BanditProblem,
     *,
     decisions: int = 20_000,
     batch: int = 100,
@@ -23,10 +23,19 @@ def epsilon_greedy_log(
     features: bool = False,
     seed: int = 0,
 ) -> None:
-    """Serve one bandit ``decisions`` times, ``batch`` requests at once, and log it: sealed, as Parquet.
+    """Serve a problem with an epsilon-greedy policy, and log its decisions and rewards as sealed Parquet files.
 
-    The policy learns from the rewards of a batch before the next. ``features`` logs those of all candidates with every
-    decision; else only the candidates' numbers, which is enough where arms do not change.
+    The policy learns from the rewards of each batch before it serves the next.
+
+    Args:
+        folder: folder of the log.
+        problem: a single problem, not a batch.
+        decisions: number of decisions, a multiple of ``batch``.
+        batch: number of requests served at once.
+        epsilon: share of uniform exploration.
+        features: also log the features of all candidates with every decision. The candidate ids, which are always logged,
+            suffice where arms do not change.
+        seed: seed of the action draws and of the reward noise.
 
     Example:
         >>> import tempfile

@@ -131,10 +131,22 @@ def switch_doubly_robust(
     check_log(where, reward, arm, propensity, target_probs, reward_hat)
     if threshold is not None:
         check_number(where, "threshold", threshold, low=0.0)
+    terms, weights = _doubly_robust_terms(reward, arm, propensity, target_probs, reward_hat, threshold)
+    return _evaluation(terms, weights, confidence)
+
+
+def _doubly_robust_terms(
+    reward: Tensor,  # (n,)
+    arm: Tensor,  # (n,)
+    propensity: Tensor,  # (n,)
+    target_probs: Tensor,  # (n, K)
+    reward_hat: Tensor,  # (n, K)
+    threshold: float | None = None,
+) -> tuple[Tensor, Tensor]:  # (n,), (n,)
+    """Return the term of each decision, whose mean is the DR estimate, and the weights in use. No checks."""
     w = _at(target_probs, arm) / propensity
     used = w if threshold is None else torch.where(w <= threshold, w, torch.zeros_like(w))
-    terms = (target_probs * reward_hat).sum(-1) + used * (reward - _at(reward_hat, arm))
-    return _evaluation(terms, used, confidence)
+    return (target_probs * reward_hat).sum(-1) + used * (reward - _at(reward_hat, arm)), used
 
 
 def _at(values: Tensor, arm: Tensor) -> Tensor:  # (n, K), (n,) -> (n,)

@@ -1,4 +1,4 @@
-"""Problems know the truth: arms, true means, noise."""
+"""Problems with known true means: synthetic bandits, and bandits from tables of ratings."""
 
 from torch_softucb.errors import DataError
 from torch_softucb.problems.jester import load_jester

@@ -1,4 +1,4 @@
-"""Checks of problems."""
+"""Checks of the fields of a problem."""
 
 import math
 
@@ -8,7 +8,8 @@ from torch import Tensor
 from torch_softucb.checks import check_batch, check_finite, check_not_negative, check_number, check_shape
 
 
-def check_drift(where: str, drift_rate: object, batch: torch.Size, *, drifts: bool) -> None:
+def check_drift(where: str, drift_rate: float | Tensor, batch: torch.Size, *, drifts: bool) -> None:
+    """Require a finite number or one per bandit, and 0 if there are no rotated means to drift to."""
     if isinstance(drift_rate, Tensor):
         check_batch(where, "drift_rate", drift_rate, batch)
         check_finite(where, "drift_rate", drift_rate)
@@ -16,16 +17,19 @@ def check_drift(where: str, drift_rate: object, batch: torch.Size, *, drifts: bo
         check_number(where, "drift_rate", drift_rate, low=-math.inf, open_low=True)
     if not drifts and bool((torch.as_tensor(drift_rate) != 0).any()):
         raise ValueError(
-            f"{where}: drift_rate must be 0 without rotated_means, the means that they turn to, got {drift_rate!r}; give both"
+            f"{where}: drift_rate must be 0 without rotated_means, got {drift_rate!r}; pass rotated_means too, the mean "
+            "rewards after theta has rotated by a quarter turn"
         )
 
 
-def check_plane(where: str, dim: int) -> None:
+def check_rotation_dim(where: str, dim: int) -> None:
+    """Require at least two features, since theta rotates in a plane."""
     if dim < 2:
-        raise ValueError(f"{where}: dim must be at least 2 for theta to turn in a plane, got {dim}; use drift_rate=0")
+        raise ValueError(f"{where}: dim must be at least 2 for theta to rotate, got {dim}; use more features or no drift")
 
 
-def check_noise_std(where: str, noise_std: object, batch: torch.Size) -> None:
+def check_noise_std(where: str, noise_std: float | Tensor, batch: torch.Size) -> None:
+    """Require a number >= 0, or one per bandit."""
     if not isinstance(noise_std, Tensor):
         check_number(where, "noise_std", noise_std, low=0.0)
         return
@@ -34,12 +38,14 @@ def check_noise_std(where: str, noise_std: object, batch: torch.Size) -> None:
 
 
 def check_has_rows(where: str, batch: torch.Size) -> None:
+    """Require a batch dimension to select from."""
     if not batch:
-        raise IndexError(f"{where}: a single problem has no rows to choose from; use it as it is, or .repeat(count)")
+        raise IndexError(f"{where}: a single problem cannot be indexed; use it as it is, or .repeat(count)")
 
 
-def check_ids(where: str, ids: object, batch: torch.Size) -> None:
+def check_ids(where: str, ids: Tensor, batch: torch.Size) -> None:
+    """Require int64 ids, one per bandit."""
     if not isinstance(ids, Tensor) or ids.dtype != torch.int64:
         got = f"dtype {ids.dtype}" if isinstance(ids, Tensor) else type(ids).__name__
-        raise TypeError(f"{where}: ids must be an int64 tensor, got {got}")
+        raise TypeError(f"{where}: ids must be an int64 tensor, got {got}; use torch.arange(count), or leave them out")
     check_shape(where, "ids", ids.shape, ids.shape == batch, str(tuple(batch)))

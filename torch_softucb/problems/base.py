@@ -1,7 +1,8 @@
-"""A batch of linear bandits whose truth is known."""
+"""A batch of linear bandits whose true mean rewards are known."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,22 +10,42 @@ from torch import Tensor
 from torch_softucb.checks import check_finite, check_float_tensor, check_mask, check_same_dtype, check_shape
 from torch_softucb.problems._checks import check_drift, check_has_rows, check_ids, check_noise_std
 
+_SHARED_DIMS = {"arms": 2, "mask": 1, "noise_std": 0, "drift_rate": 0}  # dimensions of a field that the batch shares
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(eq=False)
 class BanditProblem:
-    """A batch of linear bandits whose truth is known: what a rollout plays against.
+    """A batch of linear bandits with known true means: the environment of a rollout.
 
-    ``ids`` name the trajectories: random numbers depend on them, so ``problem[32:64]`` plays as it would have played as
-    part of ``problem``.
+    Treat instances as immutable: fields are checked once, at construction, and problems share tensors with the problems they
+    were made from. Use :func:`dataclasses.replace` to change a field.
+
+    Attributes:
+        arms: feature vectors of the arms, of shape ``(K, d)`` if all bandits share them, else ``(*B, K, d)``.
+        means: true mean reward of every arm in round 0, of shape ``(*B, K)``.
+        noise_std: standard deviation of the Gaussian reward noise, a number or a tensor of shape ``(*B,)`` (D7).
+        mask: True where an arm may be played, of shape ``(K,)`` or ``(*B, K)``; None allows all arms.
+        ids: int64 id of every trajectory, of shape ``(*B,)``; counted from 0 by default. Random numbers are keyed by it, so
+            ``problem[32:64]`` plays exactly as it does as part of ``problem``.
+        rotated_means: mean rewards after theta has rotated by a quarter turn, of shape ``(*B, K)``. None: the rewards do not
+            drift.
+        drift_rate: angle in radians per round by which theta rotates, a number or a tensor of shape ``(*B,)``.
+
+    Example:
+        >>> problem = BanditProblem(arms=torch.eye(2), means=torch.tensor([[1.0, 0.0], [0.2, 0.6]]))
+        >>> problem.batch_shape, problem.num_arms, problem.best_mean
+        (torch.Size([2]), 2, tensor([1.0000, 0.6000]))
+        >>> problem[1:].ids
+        tensor([1])
     """
 
-    arms: Tensor  # (K, d) shared, or (*B, K, d)
-    means: Tensor  # (*B, K) true mean reward
-    noise_std: float | Tensor = 0.5  # number or (*B,): standard deviation of the reward noise (D7)
-    mask: Tensor | None = None  # (K,) or (*B, K), True = allowed
-    ids: Tensor = field(default=None)  # type: ignore[assignment]  # (*B,) int64
-    rotated_means: Tensor | None = None  # (*B, K) mean rewards after a quarter turn; None: rewards do not drift
-    drift_rate: float | Tensor = 0.0  # number or (*B,): radians a round by which theta turns
+    arms: Tensor  # (K, d) or (*B, K, d)
+    means: Tensor  # (*B, K)
+    noise_std: float | Tensor = 0.5  # number or (*B,)
+    mask: Tensor | None = None  # (K,) or (*B, K)
+    ids: Tensor = None  # type: ignore[assignment]  # (*B,) int64; None only as an argument
+    rotated_means: Tensor | None = None  # (*B, K)
+    drift_rate: float | Tensor = 0.0  # number or (*B,)
 
     def __post_init__(self) -> None:
         where = "BanditProblem"
@@ -40,9 +61,7 @@ class BanditProblem:
         check_mask(where, self.mask, self.means.shape, device=self.arms.device)
         check_noise_std(where, self.noise_std, self.batch_shape)
         if self.ids is None:
-            count = self.batch_shape.numel()
-            ids = torch.arange(count, device=self.arms.device).reshape(self.batch_shape)
-            object.__setattr__(self, "ids", ids)
+            self.ids = torch.arange(self.batch_shape.numel(), device=self.arms.device).reshape(self.batch_shape)
         check_ids(where, self.ids, self.batch_shape)
         if self.rotated_means is not None:
             check_float_tensor(where, "rotated_means", self.rotated_means, device=self.arms.device)
@@ -54,73 +73,60 @@ class BanditProblem:
 
     @property
     def batch_shape(self) -> torch.Size:
+        """Shape ``*B`` of the batch of bandits; empty for a single one."""
         return self.means.shape[:-1]
 
     @property
     def num_arms(self) -> int:
+        """Number of arms K."""
         return self.means.shape[-1]
 
     @property
     def dim(self) -> int:
+        """Number of features d."""
         return self.arms.shape[-1]
 
     @property
     def shared_arms(self) -> bool:
+        """Whether all bandits have the same arms."""
         return self.arms.dim() == 2
 
+    @property
+    def best_mean(self) -> Tensor:  # (*B,)
+        """Largest mean reward among the allowed arms in round 0."""
+        means = self.means if self.mask is None else self.means.masked_fill(~self.mask, -math.inf)
+        return means.amax(-1)
+
     def means_at(self, t: int) -> Tensor:  # (*B, K)
-        """Mean rewards of round ``t``, from 0: theta turns in a plane, and so do they."""
+        """Return the mean rewards of round ``t``, counted from 0.
+
+        theta(t) = cos(angle) theta + sin(angle) theta', where theta' is theta rotated by a quarter turn and the angle is
+        ``drift_rate * t``. Mean rewards are linear in theta, so they follow the same formula.
+        """
         if self.rotated_means is None:
             return self.means
         angle = torch.as_tensor(self.drift_rate, dtype=self.means.dtype, device=self.means.device).unsqueeze(-1) * t
         return torch.cos(angle) * self.means + torch.sin(angle) * self.rotated_means
 
-    @property
-    def best_mean(self) -> Tensor:  # (*B,) of the first round
-        means = self.means if self.mask is None else self.means.masked_fill(~self.mask, -math.inf)
-        return means.amax(-1)
-
     def __getitem__(self, rows: int | slice | Tensor) -> "BanditProblem":
-        """Some of the problems, under their own ids; rows count along the first batch dimension."""
+        """Select bandits along the first batch dimension; they keep their ids."""
         check_has_rows("BanditProblem", self.batch_shape)
-
-        def cut(value: Tensor, trailing: int) -> Tensor:
-            return value if value.dim() == trailing else value[rows]
-
-        noise = cut(self.noise_std, 0) if isinstance(self.noise_std, Tensor) else self.noise_std
-        mask = None if self.mask is None else cut(self.mask, 1)
-        rotated_means = None if self.rotated_means is None else cut(self.rotated_means, 1)
-        drift_rate = cut(self.drift_rate, 0) if isinstance(self.drift_rate, Tensor) else self.drift_rate
-        return BanditProblem(cut(self.arms, 2), cut(self.means, 1), noise, mask, self.ids[rows], rotated_means, drift_rate)
+        return replace(self, **{name: value[rows] for name, value in self._per_bandit().items()})
 
     def repeat(self, count: int) -> "BanditProblem":
-        """``count`` trajectories of each problem, as a new first batch dimension, each with an id of its own."""
-
-        def grow(value: Tensor, trailing: int) -> Tensor:
-            return value if value.dim() == trailing else value.expand(count, *value.shape)
-
-        single = not self.batch_shape
-        arms = self.arms if single else grow(self.arms, 2)
-        noise = grow(self.noise_std, 0) if isinstance(self.noise_std, Tensor) else self.noise_std
-        mask = None if self.mask is None else (self.mask if single else grow(self.mask, 1))
-        rotated_means = None if self.rotated_means is None else self.rotated_means.expand(count, *self.rotated_means.shape)
-        drift_rate = grow(self.drift_rate, 0) if isinstance(self.drift_rate, Tensor) else self.drift_rate
-        return BanditProblem(
-            arms,
-            self.means.expand(count, *self.means.shape),
-            noise,
-            mask,
-            rotated_means=rotated_means,
-            drift_rate=drift_rate,
-        )
+        """Return ``count`` copies of each bandit along a new first batch dimension, with new ids counted from 0."""
+        copies: dict[str, Any] = {name: value.expand(count, *value.shape) for name, value in self._per_bandit().items()}
+        return replace(self, **copies | {"ids": None})
 
     def to(self, target: torch.dtype | torch.device | str) -> "BanditProblem":
-        """The same problems in another dtype or on another device."""
-        noise = self.noise_std.to(target) if isinstance(self.noise_std, Tensor) else self.noise_std
-        moved = not isinstance(target, torch.dtype)
-        mask = self.mask.to(target) if moved and self.mask is not None else self.mask
-        ids = self.ids.to(target) if moved else self.ids
-        rotated_means = None if self.rotated_means is None else self.rotated_means.to(target)
-        drift_rate = self.drift_rate.to(target) if isinstance(self.drift_rate, Tensor) else self.drift_rate
-        moved_on = {"arms": self.arms.to(target), "means": self.means.to(target), "rotated_means": rotated_means}
-        return replace(self, **moved_on, drift_rate=drift_rate, noise_std=noise, mask=mask, ids=ids)  # type: ignore[arg-type]
+        """Return the same problems in another dtype or on another device. ``mask`` and ``ids`` keep their dtype."""
+        fixed = ("mask", "ids") if isinstance(target, torch.dtype) else ()
+        return replace(self, **{name: value.to(target) for name, value in self._tensors().items() if name not in fixed})
+
+    def _tensors(self) -> dict[str, Tensor]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+    def _per_bandit(self) -> dict[str, Tensor]:
+        """Tensors with an entry per bandit. The others hold for the whole batch."""
+        return {name: value for name, value in self._tensors().items() if value.dim() != _SHARED_DIMS.get(name)}

@@ -1,4 +1,4 @@
-"""Families of problems: numbers of arms, features and rounds, noise and drift, drawn for every step."""
+"""Families of problems: sizes, horizon, noise and drift drawn at random from given ranges."""
 
 import math
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from torch_softucb.checks import check_number, check_range
-from torch_softucb.problems._checks import check_plane
+from torch_softucb.problems._checks import check_rotation_dim
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.problems.synthetic import synthetic_problem
 from torch_softucb.rng import mixed_seed
@@ -16,17 +16,19 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Family:
-    """Ranges that a member's numbers are drawn from, evenly on a logarithmic scale; noise is drawn for every problem.
+    """Ranges from which the settings of a :class:`Member` are drawn.
 
-    Args:
-        num_arms: K.
-        dim: d.
-        horizon: T.
-        noise_std: standard deviation of the reward noise.
-        drifting: share of members whose rewards drift.
-        turn: by how many radians a round theta turns in those.
-        discount: what share of its knowledge a policy keeps a round in those; what it forgets is drawn evenly on a
-            logarithmic scale.
+    All ranges are ``(low, high)`` with ``low`` above 0, and draws are uniform on a logarithmic scale.
+
+    Attributes:
+        num_arms: range of the number of arms K.
+        dim: range of the number of features d.
+        horizon: range of the number of rounds T.
+        noise_std: range of the standard deviation of the reward noise, which is drawn once per problem.
+        drifting: share of the members whose rewards drift, from 0 to 1.
+        drift_rate: range of the drift in radians per round, for members that drift.
+        discount: range, below 1, of the factor by which a policy discounts old observations per round, for members that
+            drift. 1 - discount is drawn on a logarithmic scale.
 
     Example:
         >>> member = Family(dim=(5, 30)).member(seed=0)
@@ -48,27 +50,42 @@ class Family:
         for name in ("num_arms", "dim", "horizon", "noise_std", "drift_rate"):
             check_range("Family", name, getattr(self, name), low=0.0 if name in ("noise_std", "drift_rate") else 1.0)
         if check_number("Family", "drifting", self.drifting, low=0.0, high=1.0, closed_high=True):
-            check_plane("Family", round(self.dim[0]))
+            check_rotation_dim("Family", round(self.dim[0]))
         check_range("Family", "discount", self.discount, low=0.0, high=1.0)
 
     def member(self, *, seed: int) -> "Member":
-        """The member that this seed draws."""
+        """Draw a member. The same seed draws the same member."""
         u = torch.rand(6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).tolist()
-        k, d, t = (round(_between(r, x)) for r, x in zip((self.num_arms, self.dim, self.horizon), u, strict=False))
         drifts = u[3] < self.drifting
-        drift_rate = _between(self.drift_rate, u[4]) if drifts else 0.0
         low, high = self.discount
-        return Member(k, d, t, self.noise_std, drift_rate, 1 - _between((1 - high, 1 - low), u[5]) if drifts else 1.0)
+        return Member(
+            num_arms=round(_log_uniform(self.num_arms, u[0])),
+            dim=round(_log_uniform(self.dim, u[1])),
+            horizon=round(_log_uniform(self.horizon, u[2])),
+            noise_std=self.noise_std,
+            drift_rate=_log_uniform(self.drift_rate, u[4]) if drifts else 0.0,
+            discount=1 - _log_uniform((1 - high, 1 - low), u[5]) if drifts else 1.0,
+        )
 
 
-def _between(bounds: Range, share: float) -> float:
+def _log_uniform(bounds: Range, u: float) -> float:
+    """Map ``u`` from [0, 1] to the range, on a logarithmic scale."""
     low, high = map(math.log, bounds)
-    return math.exp(low + share * (high - low))
+    return math.exp(low + u * (high - low))
 
 
 @dataclass(frozen=True)
 class Member:
-    """One size of problem."""
+    """Settings shared by the problems of one training step or one evaluation.
+
+    Attributes:
+        num_arms: number of arms K.
+        dim: number of features d.
+        horizon: number of rounds T.
+        noise_std: range from which the standard deviation of the noise is drawn, once per problem.
+        drift_rate: drift of the rewards in radians per round; 0 if they do not drift.
+        discount: factor by which a policy discounts old observations per round; 1 if the rewards do not drift.
+    """
 
     num_arms: int
     dim: int
@@ -78,7 +95,7 @@ class Member:
     discount: float
 
     def problem(self, count: int, *, seed: int) -> BanditProblem:
-        """``count`` problems of this size, each with its own noise."""
+        """Draw ``count`` synthetic problems, each with its own noise level."""
         generator = torch.Generator().manual_seed(mixed_seed(seed, 0))
         problem = synthetic_problem(
             num_problems=count, num_arms=self.num_arms, dim=self.dim, drift_rate=self.drift_rate, generator=generator

@@ -8,15 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torch_softucb.errors import DataError
-from torch_softucb.problems.tables import check_range, find_table, read_table
+from torch_softucb.problems.tables import check_ratings, find_table, read_table
 
 
 class Ratings(NamedTuple):
-    """Who rated what; users and items are numbered from 0 in the order of their ids."""
+    """Sparse table of ratings, one entry per rating. Users and items are numbered from 0 in the order of their ids.
+
+    Attributes:
+        user: user of each rating, of shape ``(n,)``.
+        item: item of each rating, of shape ``(n,)``.
+        value: rating as in the file, of shape ``(n,)``.
+        num_users: number of different users.
+        num_items: number of different items.
+    """
 
     user: NDArray[np.int64]  # (n,)
     item: NDArray[np.int64]  # (n,)
-    value: NDArray[np.float64]  # (n,) as in the file
+    value: NDArray[np.float64]  # (n,)
     num_users: int
     num_items: int
 
@@ -25,35 +33,45 @@ _NAMES = ["ratings.dat", "ratings_no_timestamp.dat", "u.data", "ratings.csv"]
 
 
 def load_movielens(path: str | os.PathLike[str] | None = None) -> Ratings:
-    """The ratings of MovieLens-1M, -100K or latest-small, whichever lies there.
+    """Load the ratings of MovieLens 1M, 100K or latest-small.
 
     Args:
-        path: ``ratings.dat`` (user::film::rating, a timestamp may follow), ``u.data`` (tab-separated) or ``ratings.csv``
-            (with header), or .gz of these, or a folder that holds one; by default ``$SOFTUCB_DATA/ml-1m``.
+        path: the file ``ratings.dat`` (user::film::rating, optionally ::timestamp), ``u.data`` (tab-separated) or
+            ``ratings.csv`` (with header), or a .gz of these, or the folder that contains one; by default the first of
+            ``ml-1m``, ``ml-100k`` and ``ml-latest-small`` in ``$SOFTUCB_DATA``.
+
+    Raises:
+        DataError: the file is missing or malformed; the message names the file and, where there is one, the line.
     """
     where = "load_movielens"
     file = find_table(where, path, _NAMES, ["ml-1m", "ml-100k", "ml-latest-small", "."])
     name = file.name.removesuffix(".gz")
     header = name.endswith(".csv")
-    if name.endswith(".dat"):  # "::" splits into empty columns between colons, which the fast parser takes
+    if name.endswith(".dat"):  # pandas' fast parser needs one character: "::" gives an empty column between two colons
         table = read_table(where, file, separator=":", columns=[0, 2, 4], width=[5, 7], header=False)
     elif header:
         table = read_table(where, file, separator=",", columns=[0, 1, 2], width=[3, 4], header=True)
     else:
         table = read_table(where, file, separator="\t", columns=[0, 1, 2], width=[3, 4], header=False)
-    check_range(where, file, table[:, 2], 0.5, 5.0, header=header)
-    return _numbered(where, file, table, header)
+    check_ratings(where, file, table[:, 2], 0.5, 5.0, header=header)
+    return _number_from_zero(where, file, table, header=header)
 
 
-def _numbered(where: str, file: Path, table: NDArray[np.float64], header: bool) -> Ratings:
+def _number_from_zero(
+    where: str,
+    file: Path,
+    table: NDArray[np.float64],  # (n, 3) user id, film id, rating
+    *,
+    header: bool,
+) -> Ratings:
     users, user = np.unique(table[:, 0], return_inverse=True)
     items, item = np.unique(table[:, 1], return_inverse=True)
     pair = user * len(items) + item
-    order = np.argsort(pair, kind="stable")
-    twice = np.flatnonzero(np.diff(pair[order]) == 0)
-    if len(twice):
-        line = int(order[twice[0] + 1]) + (2 if header else 1)
-        raise DataError(f"{where}: {file}, line {line}: this user has rated this film before")
+    order = np.argsort(pair, stable=True)
+    repeated = np.flatnonzero(np.diff(pair[order]) == 0)
+    if len(repeated):
+        line = int(order[repeated[0] + 1]) + (2 if header else 1)
+        raise DataError(f"{where}: {file}, line {line}: this user has rated this film before; keep one of the two ratings")
     return Ratings(user, item, table[:, 2], len(users), len(items))
 
 
@@ -64,10 +82,19 @@ def fill_gaps(
     rank: int = 20,
     damping: float = 10.0,
 ) -> NDArray[np.float64]:  # (users, num_items)
-    """Every user's rating of the most-rated films, scaled to [0, 1]; gaps filled by matrix factorisation.
+    """Complete the ratings of the most-rated items by matrix factorisation, and scale them to [0, 1].
 
-    Mean, user and film effects (shrunk by ``damping`` pseudo-ratings), and a truncated SVD of what is left. Ratings that are
-    there stay as they are.
+    The model is the overall mean, an effect per item and per user, and a truncated SVD of the residuals. Ratings that exist
+    are kept unchanged.
+
+    Args:
+        ratings: sparse table, from :func:`load_movielens`.
+        num_items: number of items to return, the most-rated first.
+        rank: number of singular vectors of the factorisation, which uses all items.
+        damping: number of pseudo-ratings that shrink the effects towards 0.
+
+    Returns:
+        Table of shape ``(users, num_items)`` without gaps.
     """
     from scipy.sparse import csr_matrix
     from scipy.sparse.linalg import svds
@@ -76,22 +103,23 @@ def fill_gaps(
         raise DataError(f"fill_gaps: num_items must be in [2, {ratings.num_items}], got {num_items}")
     user, item, value = ratings.user, ratings.item, ratings.value
     mean = value.mean()
-    rated = np.bincount(item, minlength=ratings.num_items)
-    of_item = np.bincount(item, value - mean, ratings.num_items) / (rated + damping)
-    left = value - mean - of_item[item]
-    of_user = np.bincount(user, left, ratings.num_users) / (np.bincount(user, minlength=ratings.num_users) + damping)
-    left -= of_user[user]
+    item_counts = np.bincount(item, minlength=ratings.num_items)
+    item_effect = np.bincount(item, value - mean, ratings.num_items) / (item_counts + damping)
+    residual = value - mean - item_effect[item]
+    user_counts = np.bincount(user, minlength=ratings.num_users)
+    user_effect = np.bincount(user, residual, ratings.num_users) / (user_counts + damping)
+    residual -= user_effect[user]
     shape = (ratings.num_users, ratings.num_items)
-    matrix = csr_matrix((left, (user, item)), shape=shape)
+    matrix = csr_matrix((residual, (user, item)), shape=shape)
     k = min(rank, min(shape) - 1)
-    start = np.ones(min(shape)) / np.sqrt(min(shape))  # svds would draw it at random
+    start = np.ones(min(shape)) / np.sqrt(min(shape))  # svds would draw its first vector at random
     left_vectors, singular, right_vectors = svds(matrix, k=k, v0=start)
-    chosen = np.sort(np.argsort(-rated, kind="stable")[:num_items])
-    filled = mean + of_user[:, None] + of_item[chosen] + (left_vectors * singular) @ right_vectors[:, chosen]
-    place = np.full(ratings.num_items, -1)
-    place[chosen] = np.arange(num_items)
-    known = place[item] >= 0
-    filled[user[known], place[item[known]]] = value[known]
+    chosen = np.sort(np.argsort(-item_counts, stable=True)[:num_items])
+    filled = mean + user_effect[:, None] + item_effect[chosen] + (left_vectors * singular) @ right_vectors[:, chosen]
+    column = np.full(ratings.num_items, -1)
+    column[chosen] = np.arange(num_items)
+    known = column[item] >= 0
+    filled[user[known], column[item[known]]] = value[known]
     low, high = value.min(), value.max()
     scaled: NDArray[np.float64] = (filled.clip(low, high) - low) / (high - low)
     return scaled

@@ -1,4 +1,4 @@
-"""Bandits from a table of ratings (Appendix G): users are arms, their other ratings the features."""
+"""Linear bandits from a table of ratings (Appendix G): users are the arms, their other ratings the features."""
 
 import numpy as np
 import torch
@@ -16,9 +16,13 @@ def user_features(
     dim: int,
     intercept: bool,
 ) -> NDArray[np.float64]:  # (users, dim), or (users, dim + 1) with intercept
-    """Principal components of the ratings, as unit vectors; the intercept adds a constant, all scaled to length 1.
+    """Compute unit feature vectors of users from the principal components of their ratings.
 
-    Without the intercept a linear model cannot carry the mean rating.
+    Args:
+        ratings: complete table of ratings, without NaN.
+        dim: number of principal components.
+        intercept: append a constant feature, then rescale to length 1. Without it a linear model cannot represent the mean
+            rating.
 
     Example:
         >>> table = np.array([[0.1, 0.9], [0.8, 0.3], [0.5, 0.7]])
@@ -29,17 +33,17 @@ def user_features(
     """
     centred = ratings - ratings.mean(axis=0)
     _, _, directions = np.linalg.svd(centred, full_matrices=False)
-    # a component's sign is free: its largest entry is positive
+    # The SVD leaves the sign of a component open: make its largest entry positive.
     signs = np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)])
-    parts = centred @ (directions * signs[:, None])[:dim].T
-    features: NDArray[np.float64] = parts / np.maximum(np.linalg.norm(parts, axis=1, keepdims=True), 1e-12)
+    scores = centred @ (directions * signs[:, None])[:dim].T
+    features: NDArray[np.float64] = scores / np.maximum(np.linalg.norm(scores, axis=1, keepdims=True), 1e-12)
     if intercept:
         features = np.concatenate([features, np.ones((len(features), 1))], axis=1) / np.sqrt(2.0)
     return features
 
 
 def rating_problem(
-    ratings: NDArray[np.float64],  # (users, items) in [0, 1], no gaps
+    ratings: NDArray[np.float64],  # (users, items)
     *,
     num_problems: int,
     num_arms: int = 50,
@@ -51,15 +55,28 @@ def rating_problem(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> BanditProblem:
-    """Linear bandits with real users: ``num_arms`` of them are the arms of a problem.
+    """Draw linear bandits whose arms are real users (Appendix G).
 
-    Their features are principal components of their ratings of all items but ``target``; the mean reward of playing one is
-    their rating of ``target``. The i-th problem depends on the generator's state and on i, not on ``num_problems``.
+    The features of a user are principal components of their ratings of all items but ``target``. The mean reward of playing
+    a user is their rating of ``target``. The i-th problem depends on the state of the generator and on i, not on
+    ``num_problems``.
 
     Args:
-        ratings: from :func:`~torch_softucb.problems.load_jester` or :func:`~torch_softucb.problems.fill_gaps`.
-        dim: principal components; with ``intercept`` the problem has one feature more.
-        intercept: add a constant feature (departs from Appendix G, see SPEC section 6).
+        ratings: complete table in [0, 1], from :func:`~torch_softucb.problems.load_jester` or
+            :func:`~torch_softucb.problems.fill_gaps`.
+        num_problems: number of bandits B.
+        num_arms: number of users K drawn for each, without replacement.
+        dim: number of principal components; with ``intercept`` the problem has one feature more.
+        target: column of the item whose ratings are the rewards.
+        noise_std: standard deviation of the reward noise.
+        intercept: append a constant feature, which Appendix G does not have. Without it a linear model cannot represent the
+            mean rating.
+        generator: source of the seed; torch's default generator if None.
+        device: device of the tensors.
+        dtype: dtype of arms and means.
+
+    Returns:
+        Problems with ``arms`` of shape ``(B, K, d)`` and ``means`` of shape ``(B, K)``.
 
     Example:
         >>> table = np.random.default_rng(0).random((100, 12))
@@ -103,20 +120,42 @@ def users_problem(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> BanditProblem:
-    """:func:`rating_problem` when the features are there already: ``num_arms`` users drawn for every problem."""
+    """Draw linear bandits whose arms are users with given features and mean rewards.
+
+    This is the second half of :func:`rating_problem`, for callers that compute the features once and draw often.
+
+    Args:
+        features: feature vector of every user.
+        rewards: mean reward of playing each user.
+        num_problems: number of bandits B.
+        num_arms: number of users K drawn for each, without replacement.
+        noise_std: standard deviation of the reward noise.
+        generator: source of the seed; torch's default generator if None.
+        device: device of the tensors.
+        dtype: dtype of arms and means.
+
+    Example:
+        >>> features, rewards = np.eye(5), np.linspace(0, 1, 5)
+        >>> users_problem(features, rewards, num_problems=3, num_arms=2).means.shape
+        torch.Size([3, 2])
+    """
     like = torch.empty(0, device=device, dtype=dtype)
-    every = torch.as_tensor(features, dtype=like.dtype, device=like.device)
-    reward = torch.as_tensor(rewards, dtype=like.dtype, device=like.device)
+    all_features = torch.as_tensor(features, dtype=like.dtype, device=like.device)
+    all_rewards = torch.as_tensor(rewards, dtype=like.dtype, device=like.device)
     key, ids = stream_key(generator, "problem", like.device), torch.arange(num_problems, device=like.device)
-    chosen = _draw_users(key, ids, len(features), num_arms)
-    return BanditProblem(every[chosen], reward[chosen], noise_std)
+    drawn = _draw_users(key, ids, len(features), num_arms)
+    return BanditProblem(all_features[drawn], all_rewards[drawn], noise_std)
 
 
-def _draw_users(key: Tensor, ids: Tensor, users: int, num_arms: int) -> Tensor:  # (B, K)
-    """Without replacement: the first distinct ones of more draws than needed."""
-    draws = 2 * num_arms
-    if users < 16 * num_arms:  # too many of them would repeat: those with the largest of `users` random numbers
+def _draw_users(key: Tensor, ids: Tensor, users: int, num_arms: int) -> Tensor:  # (), (B,) -> (B, K)
+    """Draw users without replacement: keep the first K distinct ones of 2 K draws.
+
+    With fewer than 16 users per arm, 2 K draws could contain too few distinct ones. Then take the K users with the largest
+    random numbers, which needs one number per user.
+    """
+    if users < 16 * num_arms:
         return uniforms(key, ids, start=0, count=users, dtype=torch.float64).topk(num_arms, dim=0).indices.T
+    draws = 2 * num_arms
     drawn = (uniforms(key, ids, start=0, count=draws, dtype=torch.float64).T * users).long()
     earlier = torch.ones(draws, draws, dtype=torch.bool, device=ids.device).tril(-1)
     repeated = ((drawn.unsqueeze(-1) == drawn.unsqueeze(-2)) & earlier).any(-1)

@@ -1,10 +1,9 @@
-"""Reading number tables that people bring: plain text or gzip, every fault named with its file and line."""
+"""Find and read tables of numbers, plain text or gzip. Errors name the file and the line."""
 
 import os
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +14,24 @@ DATA_VARIABLE = "SOFTUCB_DATA"
 
 
 def find_table(where: str, path: str | os.PathLike[str] | None, names: Sequence[str], folders: Sequence[str]) -> Path:
-    """The file at ``path``, or the first of ``names`` (or its .gz) in ``path`` or in a folder of ``$SOFTUCB_DATA``."""
+    """Return the path of a data file.
+
+    Args:
+        where: name of the caller, for error messages.
+        path: the file itself, or a folder that contains it; None searches ``folders``.
+        names: accepted file names, in order of preference; each may also have the suffix .gz.
+        folders: folders to search, relative to ``$SOFTUCB_DATA``.
+
+    Raises:
+        DataError: there is no such file.
+    """
     if path is None:
         base = os.environ.get(DATA_VARIABLE)
         if not base:
-            raise DataError(f"{where}: path must be a file or folder; none was given and {DATA_VARIABLE} is not set")
+            raise DataError(
+                f"{where}: path must be a file or a folder, got None while {DATA_VARIABLE} is not set; pass the path, or "
+                f"set {DATA_VARIABLE} to the folder that contains {folders[0]}/"
+            )
         places = [Path(base) / folder for folder in folders]
     else:
         places = [Path(path)]
@@ -30,10 +42,9 @@ def find_table(where: str, path: str | os.PathLike[str] | None, names: Sequence[
             for file in (place / name, place / f"{name}.gz"):
                 if file.is_file():
                     return file
-    wanted = ", ".join(names)
     raise DataError(
-        f"{where}: expected one of {wanted} (or .gz) in {', '.join(map(str, places))}, found none; "
-        f"give the file's path, or set {DATA_VARIABLE} to the folder above"
+        f"{where}: expected one of {', '.join(names)} (or .gz) in {', '.join(map(str, places))}, found none; pass the path "
+        f"of the file, or set {DATA_VARIABLE} to the folder that contains {folders[0]}/"
     )
 
 
@@ -42,45 +53,72 @@ def read_table(
     file: Path,
     *,
     separator: str,
-    columns: Sequence[int],  # which to keep, from 0
-    width: Sequence[int],  # how many columns a line may have
+    columns: Sequence[int],
+    width: Sequence[int],
     header: bool,
 ) -> NDArray[np.float64]:  # (lines, len(columns))
-    """The chosen columns as numbers. Lines count from 1, the header included."""
+    """Read some columns of a text table as finite numbers.
+
+    Args:
+        where: name of the caller, for error messages.
+        file: path of the table, plain or .gz.
+        separator: character between columns.
+        columns: columns to return, counted from 0.
+        width: numbers of columns that the table may have.
+        header: whether the first line holds column names.
+
+    Raises:
+        DataError: the file cannot be read, or has another number of columns, or a value is not a finite number. Lines are
+            counted from 1, the header included.
+    """
     import pandas as pd
 
-    kind: dict[str, Any] = {"sep": separator, "header": 0 if header else None, "encoding": "latin-1", "na_filter": False}
+    first_row = 0 if header else None
     try:
-        frame = pd.read_csv(file, low_memory=False, **kind)
+        frame = pd.read_csv(file, sep=separator, header=first_row, encoding="latin-1", na_filter=False, low_memory=False)
     except (EOFError, zlib.error) as error:
-        raise DataError(f"{where}: {file} is cut off or damaged ({error}); download it again") from error
+        raise DataError(f"{where}: {file} is truncated or damaged ({error}); download it again") from error
     except OSError as error:
         raise DataError(f"{where}: {file} cannot be read ({error})") from error
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise DataError(f"{where}: {file} is not a table of columns separated by {separator!r}: {error}") from error
     if frame.shape[1] not in width:
-        wanted = " or ".join(map(str, width))
-        raise DataError(f"{where}: {file} must have {wanted} columns separated by {separator!r}, got {frame.shape[1]}")
-    first = 2 if header else 1
-    kept = []
+        expected = " or ".join(map(str, width))
+        raise DataError(f"{where}: {file} must have {expected} columns separated by {separator!r}, got {frame.shape[1]}")
+    first_line = 2 if header else 1
+    parsed = []
     for column in columns:
         values = pd.to_numeric(frame.iloc[:, column], errors="coerce").to_numpy(dtype=np.float64)
         bad = np.flatnonzero(~np.isfinite(values))
         if len(bad):
             text = frame.iloc[bad[0], column]
             raise DataError(
-                f"{where}: {file}, line {first + bad[0]}: column {column + 1} must be a number, got {str(text)!r}"
+                f"{where}: {file}, line {first_line + bad[0]}: column {column + 1} must be a number, got {str(text)!r}"
             )
-        kept.append(values)
-    return np.stack(kept, axis=1)
+        parsed.append(values)
+    return np.stack(parsed, axis=1)
 
 
-def check_range(where: str, file: Path, values: NDArray[np.float64], low: float, high: float, *, header: bool) -> None:
-    """``values`` (lines,) or (lines, columns) must lie in [low, high]; NaN is not looked at."""
+def check_ratings(where: str, file: Path, values: NDArray[np.float64], low: float, high: float, *, header: bool) -> None:
+    """Require ratings in [low, high]; NaN means "not rated" and is accepted.
+
+    Args:
+        where: name of the caller, for error messages.
+        file: file that the ratings come from.
+        values: ratings of shape ``(lines,)`` or ``(lines, columns)``.
+        low: smallest allowed rating.
+        high: largest allowed rating.
+        header: whether the first line of the file holds column names.
+
+    Raises:
+        DataError: a rating is out of range; the message names the first such line.
+    """
     rows = values.reshape(len(values), -1)
-    bad = np.flatnonzero(((rows < low) | (rows > high)).any(axis=1))
+    outside = (rows < low) | (rows > high)
+    bad = np.flatnonzero(outside.any(axis=1))
     if len(bad):
-        line = bad[0]
-        wrong = rows[line][(rows[line] < low) | (rows[line] > high)][0]
-        number = line + (2 if header else 1)
-        raise DataError(f"{where}: {file}, line {number}: ratings must be in [{low:g}, {high:g}], got {wrong:g}")
+        row = bad[0]
+        line = row + (2 if header else 1)
+        raise DataError(
+            f"{where}: {file}, line {line}: ratings must be in [{low:g}, {high:g}], got {rows[row][outside[row]][0]:g}"
+        )
