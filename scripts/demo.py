@@ -90,7 +90,7 @@ class HeldOut(BanditDataModule):
 def table(offline: SoftUCBOffline, online: SoftUCBOnline) -> Table:
     """Return final regrets, relative to SoftUCB at the learned beta."""
     shown = Table("policy", title="Cumulative regret, mean over problems (lower is better)")
-    for column in ("regret", "standard error", "relative to SoftUCB"):
+    for column in ("regret", "standard error", "vs. SoftUCB"):
         shown.add_column(column, justify="right")
     last = {name: curve[-1] for name, curve in offline.curves.items()}
     order = {"soft_ucb": last.pop("soft_ucb"), "soft_ucb_online": online.regret, **last}

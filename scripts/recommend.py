@@ -191,7 +191,7 @@ def draw(results: dict[str, tuple[Tensor, list[float]]], title: str, out: Path) 
 def table(results: dict[str, tuple[Tensor, list[float]]]) -> Table:
     """Return the final regret of each head."""
     shown = Table("head", title="Regret per user after all recommendations (lower is better)")
-    for column in ("regret", "standard error", "last beta", "relative to greedy"):
+    for column in ("regret", "standard error", "last beta", "vs. greedy"):
         shown.add_column(column, justify="right")
     greedy = results["greedy"][0].sum(0).mean()
     for name, (regret, beta) in results.items():
