@@ -1,4 +1,4 @@
-# Two commands do everything, environment included: `make demo` and `make test`.
+# `make demo` and `make test` are the two main commands; each target sets up the environment it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,16 +12,16 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-demo: $(READY)  ## learn beta offline, play it and its rivals; table, plot, TensorBoard run
+demo: $(READY)  ## learn beta offline and compare it with the baselines: table, plot, TensorBoard run
 	$(BIN)/python scripts/demo.py $(ARGS)
 
-test: $(READY)  ## the tests and the examples in the docstrings
+test: $(READY)  ## tests and docstring examples, without the long ones
 	$(BIN)/python -m pytest -q -m 'not long' $(ARGS)
 
-long: $(READY)  ## the tests that take minutes each; .ci/run runs them too
+long: $(READY)  ## tests that take minutes each
 	$(BIN)/python -m pytest -q -m long $(ARGS)
 
-fast: $(READY)  ## the tests that take seconds
+fast: $(READY)  ## tests that take seconds
 	$(BIN)/python -m pytest -q -m 'not slow and not long' $(ARGS)
 
 lint: $(READY)  ## ruff, mypy --strict, the prose word list
@@ -30,20 +30,20 @@ lint: $(READY)  ## ruff, mypy --strict, the prose word list
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_prose.py
 
-check: lint test  ## lint, types, doctests, tests
+check: lint test  ## lint and test
 
 $(PEERS)/.ready: benchmarks/peers.txt
 	$(PYTHON) -m venv $(PEERS)
 	-$(PEERS)/bin/pip install --quiet --disable-pip-version-check --requirement benchmarks/peers.txt
 	touch $@
 
-reproduce: $(READY)  ## every table and figure of the paper, and results/REPORT.md (ARGS=--quick: small sizes)
+reproduce: $(READY)  ## all tables and figures of the paper, and results/REPORT.md (ARGS=--quick: small sizes)
 	$(BIN)/python scripts/reproduce.py all $(ARGS)
 
-worth: $(READY)  ## is learning worth it? results/WORTH.md (ARGS=--quick: small sizes)
+worth: $(READY)  ## compare learned with tuned betas, results/WORTH.md (ARGS=--quick: small sizes)
 	$(BIN)/python scripts/worth.py all $(ARGS)
 
-bench: $(READY) $(PEERS)/.ready  ## how fast it is, as ratios measured side by side
+bench: $(READY) $(PEERS)/.ready  ## benchmarks, as ratios measured side by side
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:

@@ -1,1 +1,1 @@
-"""The speed of what matters, as ratios measured side by side in one run: ``python -m benchmarks --help``."""
+"""Benchmarks, reported as ratios measured side by side in one run: ``python -m benchmarks --help``."""

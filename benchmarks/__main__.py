@@ -3,11 +3,15 @@
     python -m benchmarks                       # everything, about a quarter of an hour
     python -m benchmarks --only rollout        # one part
 
-Every figure is the median of the repeats, one thread unless it says otherwise; ratios are taken within a turn.
+All numbers are medians over the repeats, on one thread unless stated otherwise. Ratios are computed within a repeat.
+
+To add the ratio to C, pass the source of a C program that simulates the same rounds (K = 50, d = 10) and prints
+"<number> ns" per trajectory-round: --limit PATH, or the environment variable SOFTUCB_LIMIT.
 """
 
 import argparse
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,18 +25,20 @@ PARTS = ("rollout", "decision", "recommend", "scaling", "processes")
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Run the parts named on the command line."""
     parser = argparse.ArgumentParser(
         "python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="parts to run (default: all)")
-    parser.add_argument("--repeats", type=int, default=5, help="turns of every comparison (default 5)")
+    parser.add_argument("--repeats", type=int, default=5, help="repeats of each comparison (default 5)")
     parser.add_argument("--batch", type=int, nargs="+", default=[1024, 4096], help="trajectories (default 1024 4096)")
-    limit_help = "C program to compare with (default ../shared/limits/rollout_limit.c)"
-    parser.add_argument("--limit", type=Path, default=Path("../shared/limits/rollout_limit.c"), help=limit_help)
+    limit_help = "source of a C program to compare with (default: $SOFTUCB_LIMIT, or none)"
+    parser.add_argument("--limit", type=Path, default=os.environ.get("SOFTUCB_LIMIT"), help=limit_help)
+    peers_help = "Python of the environment with the other libraries (default .venv-peers/bin/python)"
+    parser.add_argument("--peers", type=Path, default=Path(".venv-peers/bin/python"), help=peers_help)
     parser.add_argument(
-        "--peers", type=Path, default=Path(".venv-peers/bin/python"), help="Python of the peers' environment"
+        "--out", type=Path, default=Path("results/bench"), help="folder for JSON and plots (default results/bench)"
     )
-    parser.add_argument("--out", type=Path, default=Path("results/bench"), help="folder for JSON and plots")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast")
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
@@ -42,9 +48,10 @@ def main(argv: list[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         limit = Limit(args.limit, Path(folder))
         if limit.program is None:
-            print(f"No ratio to C: {args.limit} or gcc is not there.")
+            reason = "no program given (--limit or SOFTUCB_LIMIT)" if args.limit is None else f"no {args.limit}, or no gcc"
+            print(f"No ratio to C: {reason}.")
         if peers.process is None:
-            print(f"No ratio to JAX, numpy and other libraries: {args.peers} is not there (make bench makes it).")
+            print(f"No ratio to JAX, numpy and other libraries: no {args.peers} (`make bench` creates it).")
         if "rollout" in args.only:
             result["rollout"] = rollout.run(limit, peers, args.batch, args.repeats, quick=args.quick)
             rollout.plot(result["rollout"], args.out / "rounds.png")
@@ -59,11 +66,11 @@ def main(argv: list[str] | None = None) -> None:
         result["threads"] = scaling.threads(args.repeats, quick=args.quick)
     if "processes" in args.only and not args.quick:
         result["processes"] = scaling.processes(args.repeats)
-    more = {f"2 threads, {mode}": value for mode, value in result.get("threads", {}).items()}
-    ratios = result.get("processes", {}).get("ratio", {})
-    more |= {f"2 processes, {way}": value for way, value in ratios.items()}
-    if more:
-        scaling.plot_workers(more, args.out / "workers.png")
+    speed_up = {f"2 threads, {mode}": value for mode, value in result.get("threads", {}).items()}
+    by_processes = result.get("processes", {}).get("ratio", {})
+    speed_up |= {f"2 processes, {mode}": value for mode, value in by_processes.items()}
+    if speed_up:
+        scaling.plot_workers(speed_up, args.out / "workers.png")
     path = args.out / "bench.json"
     path.write_text(json.dumps(result, indent=1))
     print(f"\nJSON: {path}")

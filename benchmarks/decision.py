@@ -1,4 +1,4 @@
-"""A decision inside a request: one bandit, many requests at once, a million arms."""
+"""Time of a decision: one bandit, a batch of requests, a million arms."""
 
 import json
 import subprocess
@@ -9,35 +9,36 @@ from typing import Any
 
 import torch
 
-from benchmarks.measure import PEAK, Peers, in_turns, ratio, table, us
+from benchmarks.measure import PEAK, Peers, interleaved, ratio, table, us
 from torch_softucb import SoftUCBPolicy
 
 
 def one_bandit() -> Callable[[], float]:
+    """Return a job: a decision, a draw and an update of one bandit."""
     g = torch.Generator().manual_seed(0)
     policy, arms = SoftUCBPolicy(10, beta_init=0.75), torch.randn(50, 10, generator=g)
     arms = torch.nn.functional.normalize(arms, dim=-1)
     reward = torch.tensor(0.3)
 
     @torch.no_grad()
-    def turn() -> None:
+    def step() -> None:
         arm = policy(arms).sample(g)
         policy.update(arms[arm], reward)
 
-    return lambda: us(turn, 500)
+    return lambda: us(step, 500)
 
 
 def requests(n: int, k: int, d: int) -> dict[str, Callable[[], float]]:
+    """Return jobs: the decisions of ``n`` requests with ``k`` candidates each, and the matrix products they contain."""
     g = torch.Generator().manual_seed(0)
     arms = torch.nn.functional.normalize(torch.randn(n, k, d, generator=g), dim=-1)
     policy = SoftUCBPolicy(d, beta_init=0.5)
     policy.update(arms[0], torch.randn(k, generator=g))
     matrix, flat = torch.randn(d, d, generator=g), arms.view(-1, d)
-    space = torch.empty(n * k, d)
-    product, product_out = "bare product", "bare product into memory that is there"
+    output = torch.empty(n * k, d)
     return {
-        product: lambda: us(lambda: flat @ matrix),
-        product_out: lambda: us(lambda: torch.mm(flat, matrix, out=space)),
+        "matmul that allocates": lambda: us(lambda: flat @ matrix),
+        "matmul into a preallocated output": lambda: us(lambda: torch.mm(flat, matrix, out=output)),
         "policy(arms)": torch.no_grad()(lambda: us(lambda: policy(arms))),
     }
 
@@ -71,30 +72,30 @@ print(json.dumps(dict(pass_ms=statistics.median(one) * 1e3, round_ms=statistics.
 
 
 def run(peers: Peers, repeats: int, *, quick: bool) -> dict[str, Any]:
-    turn = one_bandit()
+    """Measure and print all tables; return the numbers."""
     numpy_us = "numpy LinUCB by hand"
-    jobs = {"SoftUCB, one decision and one update": turn, numpy_us: lambda: _as_us(peers("numpy"))}
-    seen = in_turns(jobs, repeats, "one bandit")
-    rows = [[name, median(values), ratio(seen, name, numpy_us)] for name, values in seen.items()]
-    table("One bandit (K = 50, d = 10)", ["what", "us", "times numpy"], rows)
+    jobs = {"SoftUCB, one decision and one update": one_bandit(), numpy_us: lambda: _as_us(peers("numpy"))}
+    times = interleaved(jobs, repeats, "one bandit")
+    rows = [[name, median(values), ratio(times, name, numpy_us)] for name, values in times.items()]
+    table("One bandit (K = 50, d = 10)", ["what", "us", "ratio to numpy"], rows)
     n, k, d = (64, 50, 16) if quick else (1024, 500, 64)
-    many = in_turns(requests(n, k, d), repeats, "many requests")
+    many = interleaved(requests(n, k, d), repeats, "many requests")
     bare = list(many)[:2]
     table(
         f"Contextual requests (N = {n}, K = {k}, d = {d})",
-        ["what", "ms", f"times {bare[0]}", f"times {bare[1]}"],
+        ["what", "ms", f"ratio to {bare[0]}", f"ratio to {bare[1]}"],
         [[name, median(values) / 1e3, *(ratio(many, name, b) for b in bare)] for name, values in many.items()],
     )
     script = PEAK + MILLION.format(arms=10_000 if quick else 1_000_000, repeats=repeats)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     million = json.loads(done.stdout)
     table(
-        "One bandit, a million fixed arms (d = 64): a round of a rollout",
-        ["ms", "one pass arms @ u, ms", "times a pass", "memory, MB", "allowed, MB"],
+        "One bandit, a million fixed arms (d = 64): one round of a rollout",
+        ["ms", "arms @ u, ms", "ratio to arms @ u", "memory, MB", "allowed, MB"],
         [[million[key] for key in ("round_ms", "pass_ms", "ratio", "memory_mb", "allowed_mb")]],
     )
     return {
-        "one_bandit_us": {name: median(values) for name, values in seen.items()},
+        "one_bandit_us": {name: median(values) for name, values in times.items()},
         "requests_ms": {name: median(values) / 1e3 for name, values in many.items()},
         "requests_ratio": {b: ratio(many, "policy(arms)", b) for b in bare},
         "million": million,

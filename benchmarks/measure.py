@@ -1,4 +1,4 @@
-"""Measuring in turns: everything that is compared runs in every turn, so that a noisy machine troubles all alike."""
+"""Interleaved measurement: each repeat runs all jobs of a comparison, so that a noisy machine slows all of them alike."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from rich.progress import track
 
 
 def us(job: Callable[[], object], count: int = 1) -> float:
-    """Microseconds of one call."""
+    """Return the time per call in microseconds, averaged over ``count`` calls."""
     start = time.perf_counter()
     for _ in range(count):
         job()
@@ -22,24 +22,29 @@ def us(job: Callable[[], object], count: int = 1) -> float:
 
 
 class Limit:
-    """The C program that marks how fast a trajectory-round can be on this machine."""
+    """A C program that simulates the same rounds, as a reference for the speed of this machine.
 
-    def __init__(self, source: Path, folder: Path) -> None:
+    Args:
+        source: C file; None, or no gcc: ``program`` is None and no ratio to C is reported.
+        folder: for the compiled program.
+    """
+
+    def __init__(self, source: Path | None, folder: Path) -> None:
         self.program: Path | None = None
-        if source.exists() and shutil.which("gcc"):
+        if source is not None and source.exists() and shutil.which("gcc"):
             self.program = folder / "limit"
             flags = ["-O3", "-march=native", "-ffast-math"]
             subprocess.run(["gcc", *flags, "-o", self.program, source, "-lm"], check=True)
 
     def __call__(self) -> float | None:
-        """ns a trajectory-round."""
+        """Return the time per trajectory-round in ns, as printed by the program."""
         if self.program is None:
             return None
         out = subprocess.run([self.program], capture_output=True, text=True, check=True).stdout
         return float(re.match(r"(\d+) ns", out).group(1))  # type: ignore[union-attr]
 
 
-# For a process of its own: bytes that it has held at most. (getrusage would answer for its parent too.)
+# Peak memory of a separate process, in bytes. (getrusage would include its parent.)
 PEAK = """
 def peak():
     with open("/proc/self/status") as status:
@@ -48,7 +53,11 @@ def peak():
 
 
 class Peers:
-    """Other libraries, in an environment of their own: a process that measures what it is told to."""
+    """Other libraries, measured by a process in a separate environment.
+
+    Args:
+        python: interpreter of that environment; if it does not exist, ``process`` is None and each call returns None.
+    """
 
     def __init__(self, python: Path | None) -> None:
         self.process = None
@@ -57,7 +66,7 @@ class Peers:
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __call__(self, name: str) -> float | None:
-        """ns a round."""
+        """Return the time per round of the named library in ns; None if it is not installed."""
         if self.process is None:
             return None
         assert self.process.stdin is not None
@@ -68,29 +77,41 @@ class Peers:
         return None if answer is None else float(answer)
 
     def close(self) -> None:
+        """End the process."""
         if self.process is not None:
             self.process.communicate()
 
 
-def in_turns(jobs: Mapping[str, Callable[[], float | None]], repeats: int, title: str) -> dict[str, list[float]]:
-    """Every job once a turn, after a turn that does not count; a job that answers None is left out."""
-    first = {name: job() for name, job in track(jobs.items(), f"{title}: warming up", transient=True)}
-    there = [name for name, value in first.items() if value is not None]
-    seen: dict[str, list[float]] = {name: [] for name in there}
+def interleaved(jobs: Mapping[str, Callable[[], float | None]], repeats: int, title: str) -> dict[str, list[float]]:
+    """Run all jobs once per repeat, after one repeat of warm-up.
+
+    Args:
+        jobs: functions that return a measurement, or None where they cannot run; the latter are left out.
+        repeats: number of measurements per job.
+        title: of the progress bar.
+
+    Returns:
+        Measurements of each job, in the order of the repeats.
+    """
+    warm_up = {name: job() for name, job in track(jobs.items(), f"{title}: warming up", transient=True)}
+    available = [name for name, value in warm_up.items() if value is not None]
+    times: dict[str, list[float]] = {name: [] for name in available}
     for _ in track(range(repeats), title, transient=True):
-        for name in there:
-            seen[name].append(jobs[name]())  # type: ignore[arg-type]
-    return seen
+        for name in available:
+            times[name].append(jobs[name]())  # type: ignore[arg-type]
+    return times
 
 
-def ratio(seen: Mapping[str, list[float]], of: str, to: str) -> float | None:
-    """Median over the turns of one job's figure divided by another's."""
-    if of not in seen or to not in seen:
+def ratio(times: Mapping[str, list[float]], of: str, to: str) -> float | None:
+    """Return the median over the repeats of one job's measurement divided by another's; None if one is missing."""
+    if of not in times or to not in times:
         return None
-    return statistics.median(a / b for a, b in zip(seen[of], seen[to], strict=True))
+    return statistics.median(a / b for a, b in zip(times[of], times[to], strict=True))
 
 
 def table(title: str, header: list[str], rows: list[list[Any]]) -> None:
+    """Print an aligned table; None is shown as a dash."""
+
     def text(cell: Any) -> str:
         if cell is None:
             return "-"

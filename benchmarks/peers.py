@@ -1,7 +1,8 @@
-"""How long one LinUCB round takes elsewhere: one decision among K = 50 arms with d = 10 features, and one update.
+"""Time of one LinUCB round in other libraries: one decision among K = 50 arms with d = 10 features, and one update.
 
-Runs in an environment of its own (``make bench`` makes it); prints one JSON line for each line of its standard input,
-which names a peer, so that the caller can measure in turns. A peer that does not import answers null.
+Runs in a separate environment, which ``make bench`` creates. Each line of the standard input names a library; the answer
+is one JSON line with the time per round in ns, or null if the library cannot be imported. So the caller can interleave
+measurements.
 """
 
 import json
@@ -24,13 +25,14 @@ means = arms @ theta / np.linalg.norm(theta)
 
 
 def seconds(play, rounds):
+    """Return the time per round of ``play(rounds)``."""
     start = time.perf_counter()
     play(rounds)
     return (time.perf_counter() - start) / rounds
 
 
 def numpy_lin_ucb():
-    """Written by hand: one theta, a cached inverse, the incremental update of DESIGN section 3."""
+    """LinUCB by hand in numpy: one theta for all arms; V^-1, estimates and squared widths are kept by rank-one updates."""
     inverse, mu_hat, width_sq = np.eye(D), np.zeros(K), np.ones(K)
 
     def play(rounds):
@@ -48,6 +50,7 @@ def numpy_lin_ucb():
 
 
 def mabwiser_lin_ucb():
+    """LinUCB of mabwiser: one theta per arm."""
     from mabwiser.mab import MAB, LearningPolicy
 
     mab = MAB(list(range(K)), LearningPolicy.LinUCB(alpha=1.0, l2_lambda=1.0))
@@ -64,6 +67,7 @@ def mabwiser_lin_ucb():
 
 
 def contextualbandits_lin_ucb():
+    """LinUCB of contextualbandits: one theta per arm, rewards 0 or 1."""
     from contextualbandits.online import LinUCB
 
     model = LinUCB(nchoices=K, alpha=1.0, random_state=1)
@@ -79,6 +83,7 @@ def contextualbandits_lin_ucb():
 
 
 def river_lin_ucb():
+    """LinUCBDisjoint of river: one theta per arm."""
     from river import bandit
 
     policy = bandit.LinUCBDisjoint(alpha=1.0, seed=1)
@@ -94,11 +99,11 @@ def river_lin_ucb():
 
 
 def jax_soft_ucb(batch=1024):
-    """SoftUCB with the terms of Eq. 13, the rollout of rollout_limit.c: lax.scan over rounds, vmap over trajectories."""
+    """SoftUCB with the terms of Eq. 13, the same rollout as ours: lax.scan over rounds, vmap over trajectories."""
     import jax
     import jax.numpy as jnp
 
-    below = jnp.tril(jnp.ones((K, K)))  # its cumsum is slower than this product
+    below = jnp.tril(jnp.ones((K, K)))  # jnp.cumsum is slower than this product
     X, mu, best, beta, delta, std = jnp.float32(arms), jnp.float32(means), float(means.max()), 0.75, 0.99, 0.5
 
     def step(state, drawn):
@@ -128,7 +133,7 @@ def jax_soft_ucb(batch=1024):
     rounds = 128
 
     @jax.jit
-    def run(key):  # all random numbers at once: drawn in the loop they cost twice as much
+    def run(key):  # all random numbers at once; drawing them in the loop takes twice as long
         one, other = jax.random.split(key)
         shape = (batch, rounds)
         return jax.vmap(trajectory)(jax.random.uniform(one, shape), jax.random.normal(other, shape))
@@ -153,6 +158,7 @@ PEERS = {
 
 
 def main() -> None:
+    """Answer the names on standard input."""
     ready = {}
     for line in sys.stdin:
         name = line.strip()

@@ -1,4 +1,4 @@
-"""What the recommender's head adds to a request: its decision, its log entry, its feedback."""
+"""Time that the recommender's head adds to a request: decision, log entry and feedback."""
 
 import tempfile
 from collections.abc import Callable
@@ -8,27 +8,28 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.measure import in_turns, ratio, table, us
+from benchmarks.measure import interleaved, ratio, table, us
 from torch_softucb import SoftUCBHead, SoftUCBPolicy
 from torch_softucb.recommend import DecisionLog
 
 
 def forward(n: int, k: int, d: int) -> dict[str, Callable[[], float]]:
+    """Return jobs: the decisions of ``n`` requests with ``k`` candidates each, and the matrix product they contain."""
     g = torch.Generator().manual_seed(0)
     features = nn.functional.normalize(torch.randn(n, k, d, generator=g), dim=-1)
     head = SoftUCBHead(nn.Identity(), SoftUCBPolicy(d, beta_init=0.5))
     head.policy.update(features[0], torch.randn(k, generator=g))
-    matrix, flat, space = torch.randn(d, d, generator=g), features.view(-1, d), torch.empty(n * k, d)
+    matrix, flat, output = torch.randn(d, d, generator=g), features.view(-1, d), torch.empty(n * k, d)
     return {
-        "bare product": lambda: us(lambda: torch.mm(flat, matrix, out=space)),
+        "matmul": lambda: us(lambda: torch.mm(flat, matrix, out=output)),
         "head(features)": torch.no_grad()(lambda: us(lambda: head(features))),
     }
 
 
 def logging(folder: str, group: int) -> dict[str, Callable[[], float]]:
-    """us a decision until all are on the disk: one decision a call, and a group of decisions a call."""
+    """Return jobs that measure the time per durable decision in us: one decision per call, and ``group`` per call."""
     jobs: dict[str, Callable[[], float]] = {}
-    for name, n in (("one decision a call", 1), (f"{group} decisions a call", group)):
+    for name, n in (("one decision per call", 1), (f"{group} decisions per call", group)):
         head = SoftUCBHead(nn.Identity(), SoftUCBPolicy(10))
         served = head.serve(head(torch.randn(n, 50, 10)))
         candidates = torch.arange(50).expand(n, 50)
@@ -47,6 +48,7 @@ def logging(folder: str, group: int) -> dict[str, Callable[[], float]]:
 
 
 def users(count: int, batch: int) -> dict[str, Callable[[], float]]:
+    """Return a job: the feedback of ``batch`` decisions for some of ``count`` users."""
     policy = SoftUCBPolicy(16)
     policy.reset(batch_shape=(count,))
     head = SoftUCBHead(nn.Identity(), policy)
@@ -62,17 +64,18 @@ def users(count: int, batch: int) -> dict[str, Callable[[], float]]:
 
 
 def run(repeats: int, *, quick: bool) -> dict[str, Any]:
+    """Measure and print all tables; return the numbers."""
     n, k, d = (64, 50, 16) if quick else (1024, 500, 64)
-    many = in_turns(forward(n, k, d), repeats, "head")
-    relative = ratio(many, "head(features)", "bare product")
-    rows = [[name, median(values) / 1e3, ratio(many, name, "bare product")] for name, values in many.items()]
-    table(f"Head (N = {n}, K = {k}, d = {d})", ["what", "ms", "times the product"], rows)
+    many = interleaved(forward(n, k, d), repeats, "head")
+    relative = ratio(many, "head(features)", "matmul")
+    rows = [[name, median(values) / 1e3, ratio(many, name, "matmul")] for name, values in many.items()]
+    table(f"Head (N = {n}, K = {k}, d = {d})", ["what", "ms", "ratio to the matmul"], rows)
     with tempfile.TemporaryDirectory() as folder:
-        logged = in_turns(logging(folder, 32), 3 * repeats, "log")
+        logged = interleaved(logging(folder, 32), 3 * repeats, "log")
     title = "Decision log, commit every 32 decisions (K = 50 candidate ids, d = 10)"
-    table(title, ["what", "us a decision"], [[name, median(values)] for name, values in logged.items()])
+    table(title, ["what", "us per decision"], [[name, median(values)] for name, values in logged.items()])
     count, batch = (1000, 64) if quick else (100_000, 1024)
-    fed = in_turns(users(count, batch), repeats, "feedback")
+    fed = interleaved(users(count, batch), repeats, "feedback")
     milliseconds = median(fed["feedback"]) / 1e3
     table(f"Feedback of {batch:,} decisions for {count:,} users (d = 16)", ["ms"], [[milliseconds]])
     return {

@@ -1,4 +1,4 @@
-"""How time and memory grow with B, K, d and T, and what threads and processes bring."""
+"""Growth of time and memory with B, K, d and T, and speed-up by threads and processes."""
 
 import itertools
 import os
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from benchmarks.measure import PEAK, in_turns, ratio, table
+from benchmarks.measure import PEAK, interleaved, ratio, table
 from torch_softucb import SoftUCBPolicy, rollout, synthetic_problem
 
 BASE = {"B": 1024, "K": 50, "d": 10, "T": 128}
@@ -52,22 +52,23 @@ def _memory(setting: dict[str, int], compile: bool | str) -> float:
 
 
 def exponent(sizes: list[int], values: list[float]) -> float:
-    """Of a power law through the larger half of the range."""
+    """Return the exponent of a power law fitted to the larger half of the range."""
     keep = len(sizes) // 2 + 1
     return float(np.polyfit(np.log(sizes[-keep:]), np.log(values[-keep:]), 1)[0])
 
 
 def sweep(repeats: int, *, quick: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    """Measure time and peak memory against each size."""
+    results: dict[str, Any] = {}
     for axis, (change, sizes) in (QUICK if quick else SWEEPS).items():
         for mode, compile in (("eager", False), ("native", "native")):
             settings = {size: BASE | change | {axis: size} for size in sizes}
             jobs = {str(size): lambda s=setting, c=compile: _seconds(s, c) for size, setting in settings.items()}
-            seen = in_turns(jobs, repeats, f"{mode} against {axis}")  # type: ignore[arg-type]
-            seconds = [median(seen[str(size)]) for size in sizes]
+            times = interleaved(jobs, repeats, f"{mode} against {axis}")  # type: ignore[arg-type]
+            seconds = [median(times[str(size)]) for size in sizes]
             memory = [_memory(settings[size], compile) for size in sizes]
             power = exponent(sizes, seconds)
-            found[f"{axis} {mode}"] = {
+            results[f"{axis} {mode}"] = {
                 "sizes": sizes,
                 "seconds": seconds,
                 "memory_mb": memory,
@@ -75,13 +76,16 @@ def sweep(repeats: int, *, quick: bool) -> dict[str, Any]:
                 "setting": BASE | change,
             }
     rows = [
-        [name, *(f"{v['sizes'][0]} to {v['sizes'][-1]}",), v["exponent"], v["memory_mb"][-1]] for name, v in found.items()
+        [name, *(f"{v['sizes'][0]} to {v['sizes'][-1]}",), v["exponent"], v["memory_mb"][-1]] for name, v in results.items()
     ]
-    table("Growth (exponent of the larger half of the range)", ["against", "range", "time ~ size^", "MB at the end"], rows)
-    return found
+    table(
+        "Growth (exponent of the larger half of the range)", ["against", "range", "time ~ size^", "MB at the largest"], rows
+    )
+    return results
 
 
 def threads(repeats: int, *, quick: bool) -> dict[str, float | None]:
+    """Measure the speed-up of a second thread."""
     setting = BASE | ({"B": 64, "T": 16} if quick else {"B": 4096})
 
     def timed(count: int, compile: bool | str) -> float:
@@ -91,17 +95,17 @@ def threads(repeats: int, *, quick: bool) -> dict[str, float | None]:
         finally:
             torch.set_num_threads(1)
 
-    found: dict[str, float | None] = {}
+    speed_up: dict[str, float | None] = {}
     for mode, compile in (("eager", False), ("native", "native")):
         jobs = {str(n): lambda n=n, c=compile: timed(n, c) for n in (1, 2)}
-        found[mode] = ratio(in_turns(jobs, repeats, f"threads, {mode}"), "1", "2")  # type: ignore[arg-type]
-    rows = [[mode, value] for mode, value in found.items()]
-    table(f"2 threads against 1 (B = {setting['B']})", ["what", "times faster"], rows)
-    return found
+        speed_up[mode] = ratio(interleaved(jobs, repeats, f"threads, {mode}"), "1", "2")  # type: ignore[arg-type]
+    rows = [[mode, value] for mode, value in speed_up.items()]
+    table(f"2 threads against 1 (B = {setting['B']})", ["backend", "speed-up"], rows)
+    return speed_up
 
 
 def processes(repeats: int) -> dict[str, Any]:
-    """Lightning's DDP, 2,048 trajectories a step: median time between the steps of a run, as its event file tells it."""
+    """Measure DDP training with 2,048 trajectories per step: median time between steps, read from the event file."""
     root = Path(__file__).parent.parent
     config = root / "scripts/configs/multi_process.yaml"
     command = [sys.executable, str(root / "scripts/train.py"), "--config", str(config)]
@@ -114,60 +118,56 @@ def processes(repeats: int) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run(full, cwd=folder, env=env, check=True, capture_output=True)
             (events,) = Path(folder).rglob("events.*")
-            told = EventAccumulator(str(events)).Reload().Scalars("regret/cumulative")
-        times = [event.wall_time for event in told]
+            scalars = EventAccumulator(str(events)).Reload().Scalars("regret/cumulative")
+        times = [scalar.wall_time for scalar in scalars]
         return median(later - earlier for earlier, later in itertools.pairwise(times))
 
-    ways = {"eager": "false", "native": "native"}
-    jobs = {f"{way}, {n}": lambda n=n, c=compile: step(n, c) for way, compile in ways.items() for n in (1, 2)}
-    seen = in_turns(jobs, repeats, "processes")  # type: ignore[arg-type]
-    times = {way: ratio(seen, f"{way}, 1", f"{way}, 2") for way in ways}
+    modes = {"eager": "false", "native": "native"}
+    jobs = {f"{mode}, {n}": lambda n=n, c=compile: step(n, c) for mode, compile in modes.items() for n in (1, 2)}
+    times = interleaved(jobs, repeats, "processes")  # type: ignore[arg-type]
+    speed_up = {mode: ratio(times, f"{mode}, 1", f"{mode}, 2") for mode in modes}
     table(
-        "DDP, a training step of 2,048 trajectories x 1,024 rounds",
-        ["way to play", "1 process, s", "2 processes, s", "times faster"],
-        [[way, median(seen[f"{way}, 1"]), median(seen[f"{way}, 2"]), times[way]] for way in ways],
+        "DDP, one training step of 2,048 trajectories x 1,024 rounds",
+        ["backend", "1 process, s", "2 processes, s", "speed-up"],
+        [[mode, median(times[f"{mode}, 1"]), median(times[f"{mode}, 2"]), speed_up[mode]] for mode in modes],
     )
-    return {"seconds": {name: median(values) for name, values in seen.items()}, "ratio": times}
+    return {"seconds": {name: median(values) for name, values in times.items()}, "ratio": speed_up}
 
 
-def plot_workers(more: dict[str, float | None], out: Path) -> None:
-    """What a second thread or process brings."""
-    import matplotlib
+def plot_workers(speed_up: dict[str, float | None], out: Path) -> None:
+    """Draw the speed-up of a second thread or process as bars."""
+    from matplotlib.figure import Figure
 
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    figure, ax = plt.subplots(figsize=(6, 3.2), layout="constrained")
-    drawn = ax.bar(list(more), [value or 0 for value in more.values()], color="#3b6fb6", width=0.5)
+    figure = Figure(figsize=(6, 3.2), layout="constrained")
+    ax = figure.add_subplot()
+    drawn = ax.bar(list(speed_up), [value or 0 for value in speed_up.values()], color="#3b6fb6", width=0.5)
     ax.bar_label(drawn, fmt="%.2f", padding=2)
     ax.axhline(2, color="#9aa5b1", linestyle="--", linewidth=1)
-    ax.set(ylabel="times as fast as one", ylim=(0, 2.3), title="A second thread or process (dashed: perfect)")
+    ax.set(ylabel="speed-up", ylim=(0, 2.3), title="A second thread or process (dashed: ideal)")
     ax.spines[["top", "right"]].set_visible(False)
     figure.savefig(out, dpi=110)
-    plt.close(figure)
 
 
-def plot(found: dict[str, Any], out: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
+def plot(results: dict[str, Any], out: Path) -> None:
+    """Draw time and memory against each size, from the results of :func:`sweep`."""
+    from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, StrMethodFormatter
 
-    swept = list(dict.fromkeys(name.split()[0] for name in found))
-    figure, axes = plt.subplots(2, len(swept), figsize=(3.75 * len(swept), 6.5), layout="constrained", squeeze=False)
+    swept = list(dict.fromkeys(name.split()[0] for name in results))
+    figure = Figure(figsize=(3.75 * len(swept), 6.5), layout="constrained")
+    axes = figure.subplots(2, len(swept), squeeze=False)
     for column, axis in enumerate(swept):
         for mode, colour in (("eager", "#3b6fb6"), ("native", "#c8553d")):
-            got = found[f"{axis} {mode}"]
+            result = results[f"{axis} {mode}"]
             for row, key in enumerate(("seconds", "memory_mb")):
-                label = f"{mode}, ~ {axis}^{got['exponent']:.2f}" if row == 0 else mode
-                axes[row, column].plot(got["sizes"], got[key], "o-", color=colour, label=label)
-        fixed = ", ".join(f"{name} = {value}" for name, value in got["setting"].items() if name != axis)
+                label = f"{mode}, ~ {axis}^{result['exponent']:.2f}" if row == 0 else mode
+                axes[row, column].plot(result["sizes"], result[key], "o-", color=colour, label=label)
+        fixed = ", ".join(f"{name} = {value}" for name, value in result["setting"].items() if name != axis)
         axes[0, column].set(title=fixed, xscale="log", yscale="log", ylabel="seconds" if column == 0 else "")
         axes[1, column].set(xscale="log", yscale="log", xlabel=axis, ylabel="MB above the import" if column == 0 else "")
         axes[0, column].legend(frameon=False, fontsize=9)
         for ax in axes[:, column]:
-            ax.set_xticks(got["sizes"], [str(size) for size in got["sizes"]], fontsize=8, rotation=45)
+            ax.set_xticks(result["sizes"], [str(size) for size in result["sizes"]], fontsize=8, rotation=45)
             ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             ax.minorticks_off()
@@ -175,4 +175,3 @@ def plot(found: dict[str, Any], out: Path) -> None:
         ax.spines[["top", "right"]].set_visible(False)
     figure.suptitle("SoftUCB with gradient terms, float32, one thread: time and memory of a rollout")
     figure.savefig(out, dpi=110)
-    plt.close(figure)

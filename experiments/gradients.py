@@ -1,122 +1,117 @@
-"""How good the gradients are: their bias, their noise for a given number of simulated rounds, and where they lead."""
+"""Bias and noise of the gradient estimators, and the betas that they lead to from different starting points."""
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from experiments.paper.studies import ratio
+from experiments.progress import Track
+from experiments.seeds import generator_for, seed_for
+from experiments.sizes import Budget, GradientSize
+from experiments.statistics import ratio, standard_error
 from experiments.tables import Rows
-from experiments.worth.settings import Setting, play, soft
-from experiments.worth.study import GRID_ENDS, Budget, Lesson, Track, grid, learn
+from experiments.worth.settings import Setting, final_regret, soft
+from experiments.worth.study import GRID_ENDS, Lesson, grid, learn
 from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.estimators.score_function import CONTROL_VARIATES, REPLICATES, slopes
 from torch_softucb.learning.estimators.score_function import play as play_several
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.problems import synthetic_problem
-from torch_softucb.rng import mixed_seed
 
 BETAS = (0.2, 0.35, 0.5, 0.75, 1.0, 1.5)
 STARTS = (0.05, 1.0, 4.0)
-STARTS_BUDGET = Budget(tune=2048, trajectories=1024)  # 80 steps of 1,024 trajectories
-STEP = 0.03  # of the differences: half the distance of the two sides, as a share of beta
+STEP = 0.03  # of the central differences, relative to beta
+_LESSONS = {"trajectory": Lesson("trajectory"), "differences": Lesson("common_random_numbers", rollouts=3)}
 
 
-@dataclass(frozen=True)
-class Size:
-    """Of the study of bias."""
-
-    trajectories: int = 204_800
-    chunk: int = 8192
-    horizon: int = 256
-    given: int = 2048 * 256  # simulated rounds that the standard errors are stated for
-
-
-FULL = Size()
-QUICK = Size(trajectories=64, chunk=32, horizon=48)
-
-
-def _chunks(size: Size, stream: int) -> Iterator[Episode]:
+def _chunks(size: GradientSize, split: str) -> Iterator[Episode]:
+    """Yield batches of ``size.chunk`` trajectories."""
     for part in range(size.trajectories // size.chunk):
-        generator = torch.Generator().manual_seed(mixed_seed(23, stream, part, 0))
+        generator = generator_for(split, part, "problem", study="gradients")
         problem = synthetic_problem(num_problems=size.chunk, dim=10, generator=generator)
-        yield Episode(problem, mixed_seed(23, stream, part, 1), mixed_seed(23, stream, part, 2))
+        noise, action = (seed_for(split, part, stream, study="gradients") for stream in ("noise", "action"))
+        yield Episode(problem, noise, action)
 
 
 def _summary(samples: list[Tensor]) -> tuple[float, float]:
-    """Mean and its standard error, of independent numbers."""
-    every = torch.cat(samples).double()
-    return float(every.mean()), float(every.std() / len(every) ** 0.5)
+    """Mean of independent numbers, and its standard error."""
+    values = torch.cat(samples).double()
+    return float(values.mean()), standard_error(values)
 
 
-def _differences(beta: float, coldness: str, size: Size) -> tuple[float, float]:
-    """dJ/dbeta by central differences with common random numbers, on trajectories of their own."""
-    found = []
-    for episode in _chunks(size, 1):
-        ends = [
+def _differences(beta: float, coldness: str, size: GradientSize) -> tuple[float, float]:
+    """Estimate the derivative of the reward by central differences with common random numbers, on a separate split."""
+    samples = []
+    for episode in _chunks(size, "differences"):
+        low, high = (
             episode.play(
                 SoftUCBPolicy(10, beta_init=beta * side, coldness=coldness), horizon=size.horizon, compile="native"
             ).regret.sum(0)
             for side in (1 - STEP, 1 + STEP)
-        ]
-        found.append((ends[0] - ends[1]) / (2 * STEP * beta))
-    return _summary(found)
+        )
+        samples.append((low - high) / (2 * STEP * beta))
+    return _summary(samples)
 
 
-def bias(size: Size, track: Track) -> Rows:
-    """Every estimator's mean at every beta beside finite differences of the regret, and its standard error."""
+def _estimates(beta: float, coldness: str, size: GradientSize) -> dict[str, tuple[float, float]]:
+    """Mean and standard error of each estimator, all on the same trajectories."""
+    samples: dict[str, list[Tensor]] = {name: [] for name in (*CONTROL_VARIATES, "paper")}
+    policy = SoftUCBPolicy(10, beta_init=beta, coldness=coldness)
+    for episode in _chunks(size, "estimator"):
+        played = play_several(policy, episode, horizon=size.horizon, compile="native")
+        best = episode.problem.best_mean[: size.chunk // REPLICATES]
+        for name in CONTROL_VARIATES:
+            samples[name].append(slopes(played, control_variate=name, best_mean=best).sum(0).mean(0))
+        samples["paper"].append(played.scores["reward_slope"].sum(0).mean(0))
+    estimates = {f"trajectory, {name}": _summary(samples[name]) for name in CONTROL_VARIATES}
+    return estimates | {"paper (eta 0)": _summary(samples["paper"])}
+
+
+def bias(size: GradientSize, track: Track) -> Rows:
+    """Compare the mean of each estimator with finite differences of the regret, at several betas."""
     rows: Rows = []
     work = [(beta, coldness) for beta in BETAS for coldness in ("smooth", "current")]
-    for beta, coldness in track(work, description="Bias and noise"):
-        truth, error = _differences(beta, coldness, size)
-        found: dict[str, list[Tensor]] = {name: [] for name in (*CONTROL_VARIATES, "paper")}
-        policy = SoftUCBPolicy(10, beta_init=beta, coldness=coldness)
-        for episode in _chunks(size, 0):
-            played = play_several(policy, episode, horizon=size.horizon, compile="native")
-            best = episode.problem.best_mean[: size.chunk // REPLICATES]
-            for name in CONTROL_VARIATES:
-                found[name].append(slopes(played, control_variate=name, best_mean=best).sum(0).mean(0))
-            found["paper"].append(played.scores["reward_slope"].sum(0).mean(0))
-        means = {f"trajectory, {name}": _summary(parts) for name, parts in found.items() if name != "paper"}
-        means |= {"paper (eta 0)": _summary(found["paper"]), "common random numbers": (truth, error)}
-        for name, (mean, own) in means.items():
-            costs = 2 if name.startswith("common") else 1
-            rounds = size.trajectories * size.horizon * costs
+    for beta, coldness in track(work, "Bias and noise"):
+        truth, truth_error = _differences(beta, coldness, size)
+        estimates = _estimates(beta, coldness, size) | {"common random numbers": (truth, truth_error)}
+        for name, (mean, error) in estimates.items():
+            differences = name == "common random numbers"  # two rollouts per trajectory
+            rounds = size.trajectories * size.horizon * (2 if differences else 1)
             rows.append(
                 {
                     "beta": beta,
                     "coldness": coldness,
                     "estimator": name,
                     "mean": mean,
-                    "error": own,
+                    "error": error,
                     "difference": truth,
-                    "difference_error": error,
-                    "off": 0.0 if costs == 2 else (mean - truth) / (own**2 + error**2) ** 0.5,
-                    "error_for_given_rounds": own * (rounds / size.given) ** 0.5,
+                    "difference_error": truth_error,
+                    "off": 0.0 if differences else (mean - truth) / (error**2 + truth_error**2) ** 0.5,
+                    "error_for_given_rounds": error * (rounds / size.given) ** 0.5,
                 }
             )
     return rows
 
 
 def starts(settings: list[Setting], budget: Budget, track: Track) -> Rows:
-    """Where `trajectory` and differences end from three beginnings, against the best beta of the grid."""
+    """Learn beta from three starting points, and compare the result with the best beta of a grid."""
     rows: Rows = []
-    for setting in track(settings, description="From 0.05, 1 and 4"):
+    for setting in track(settings, "From 0.05, 1 and 4"):
         tuned = [
-            (float(play(soft(value), setting.games("tune", budget.tune, budget.horizon)).regret.mean()), value)
+            (float(final_regret(soft(value), setting.episodes("tune", budget.tune, budget.horizon)).mean()), value)
             for value in grid(*GRID_ENDS, budget.points)
         ]
         best = min(tuned)[1]
-        tested = play(soft(best), setting.games("test", budget.test, budget.horizon)).regret
+        best_regret = final_regret(soft(best), setting.episodes("test", budget.test, budget.horizon))
         for start in STARTS:
-            for name, lesson in (("trajectory", Lesson("trajectory")), ("differences", _DIFFERENCES)):
+            for name, lesson in _LESSONS.items():
                 began = time.perf_counter()
                 make, beta = learn(replace(lesson, start=start), setting, budget)
                 seconds = time.perf_counter() - began
-                own = play(make, setting.games("test", budget.test, budget.horizon)).regret
-                times, _, most = ratio(own, tested)
+                regret = final_regret(make, setting.episodes("test", budget.test, budget.horizon))
+                to_best, _, to_best_high = ratio(regret, best_regret)
                 rows.append(
                     {
                         "setting": setting.title,
@@ -124,12 +119,9 @@ def starts(settings: list[Setting], budget: Budget, track: Track) -> Rows:
                         "start": start,
                         "beta": beta,
                         "best_beta": best,
-                        "over_best_beta": times,
-                        "over_best_beta_band": most - times,
+                        "over_best_beta": to_best,
+                        "over_best_beta_band": to_best_high - to_best,
                         "seconds": round(seconds, 1),
                     }
                 )
     return rows
-
-
-_DIFFERENCES = Lesson("common_random_numbers", rollouts=3)

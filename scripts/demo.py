@@ -1,12 +1,12 @@
-"""Learn how much to explore, then play: the whole of SoftUCB in about a minute.
+"""Learn how much to explore, then compare with the baselines: all of SoftUCB in about a minute.
 
     python scripts/demo.py
     python scripts/demo.py --steps 5 --trajectories 32 --horizon 128 --log-dir /tmp/demo
 
-1. SoftUCB offline learns one beta on random problems (Sec. 5), step by step.
-2. On 512 problems that it has not seen, with fresh noise, play: SoftUCB at the learned beta, SoftUCB online, which learns
-   a beta of its own in every trajectory while it plays, and the paper's baselines. All meet the same noise.
-3. Print the table, draw the plot, leave a TensorBoard run.
+1. SoftUCB offline learns the confidence width beta on random problems (Sec. 5).
+2. Simulate on 512 held-out problems: SoftUCB at the learned beta, SoftUCB online, which learns a separate beta per
+   trajectory while it plays, and the paper's baselines. All of them meet the same noise.
+3. Print a table, draw a plot and write a TensorBoard run.
 """
 
 import argparse
@@ -22,16 +22,19 @@ from torch_softucb.training.trainer import quiet, run_folder
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=30, help="offline training steps (default 30)")
-    parser.add_argument("--trajectories", type=int, default=256, help="trajectories a training step (default 256)")
-    parser.add_argument("--problems", type=int, default=512, help="problems to play on afterwards (default 512)")
-    parser.add_argument("--horizon", type=int, default=1024, help="rounds T (default 1024)")
-    parser.add_argument("--dim", type=int, default=10, help="features d (default 10)")
-    parser.add_argument("--eta", type=float, default=0.002, help="offline weight of the constraint (default 0.002)")
-    parser.add_argument("--seed", type=int, default=0, help="of problems, noise and draws (default 0)")
+    parser.add_argument("--trajectories", type=int, default=256, help="trajectories per training step (default 256)")
+    parser.add_argument("--problems", type=int, default=512, help="held-out problems (default 512)")
+    parser.add_argument("--horizon", type=int, default=1024, help="number of rounds T (default 1024)")
+    parser.add_argument("--dim", type=int, default=10, help="number of features d (default 10)")
     parser.add_argument(
-        "--log-dir", type=Path, default=Path("lightning_logs"), help="TensorBoard runs (default lightning_logs)"
+        "--eta", type=float, default=0.002, help="weight of the constraint that raises beta, offline (default 0.002)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of problems, noise and draws (default 0)")
+    parser.add_argument(
+        "--log-dir", type=Path, default=Path("lightning_logs"), help="folder for TensorBoard runs (default lightning_logs)"
     )
     parser.add_argument(
         "--out", type=Path, default=Path("results/demo"), help="folder for regret.png (default results/demo)"
@@ -40,6 +43,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def learn_offline(args: argparse.Namespace) -> tuple[SoftUCBOffline, str | None]:
+    """Train by Algorithm 2; return the module and the folder of its run."""
     model = SoftUCBOffline(dim=args.dim, horizon=args.horizon, eta=args.eta, lr=4.0)
     data = BanditDataModule(
         dim=args.dim,
@@ -55,7 +59,7 @@ def learn_offline(args: argparse.Namespace) -> tuple[SoftUCBOffline, str | None]
 
 
 def learn_online(args: argparse.Namespace) -> SoftUCBOnline:
-    """On the validation problems of the offline run: problems that offline training never met."""
+    """Train by Algorithm 3 on the validation problems of the offline run, which offline training has not met."""
     steps = max(1, args.horizon // 32)
     rounds = math.ceil(args.horizon / steps)
     model = SoftUCBOnline(num_trajectories=args.problems, dim=args.dim, horizon=args.horizon, rounds_per_step=rounds)
@@ -73,7 +77,7 @@ def learn_online(args: argparse.Namespace) -> SoftUCBOnline:
 
 
 class HeldOut(BanditDataModule):
-    """Plays on what another run validates on."""
+    """Problems and noise that another run with the same seed validates on."""
 
     def episode(self, stage, number, count):
         self.one_episode = False
@@ -84,8 +88,9 @@ class HeldOut(BanditDataModule):
 
 
 def table(offline: SoftUCBOffline, online: SoftUCBOnline) -> Table:
+    """Return final regrets, relative to SoftUCB at the learned beta."""
     shown = Table("policy", title="Cumulative regret, mean over problems (lower is better)")
-    for column in ("regret", "standard error", "against SoftUCB"):
+    for column in ("regret", "standard error", "vs. SoftUCB"):
         shown.add_column(column, justify="right")
     last = {name: curve[-1] for name, curve in offline.curves.items()}
     order = {"soft_ucb": last.pop("soft_ucb"), "soft_ucb_online": online.regret, **last}
@@ -97,21 +102,22 @@ def table(offline: SoftUCBOffline, online: SoftUCBOnline) -> Table:
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Run the demo."""
     args, console = parse(argv), Console()
     quiet()
     console.print("Learning beta offline ...")
     offline, folder = learn_offline(args)
-    console.print("Learning beta online, while it plays ...")
+    console.print("Learning beta online ...")
     online = learn_online(args)
     console.print(table(offline, online))
-    console.print(f"Learned beta {offline.mean_beta:.3f}; Eq. 5 asks for {offline.beta_bound:.2f}.")
+    console.print(f"Learned beta {offline.mean_beta:.3f}; its theoretical bound (Eq. 5) is {offline.beta_bound:.2f}.")
     args.out.mkdir(parents=True, exist_ok=True)
     curves = {"soft_ucb": offline.curves["soft_ucb"], "soft_ucb_online": online.curve, **offline.curves}
     regret_figure(curves, f"d = {args.dim}, {args.problems} problems, mean and 95% band").savefig(
         args.out / "regret.png", dpi=150
     )
     console.print(f"Plot: {args.out / 'regret.png'}")
-    console.print(f"Look: .venv/bin/tensorboard --logdir {Path(folder or args.log_dir).parent}", soft_wrap=True)
+    console.print(f"Dashboard: .venv/bin/tensorboard --logdir {Path(folder or args.log_dir).parent}", soft_wrap=True)
 
 
 if __name__ == "__main__":

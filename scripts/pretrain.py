@@ -1,9 +1,10 @@
-"""Learn the network that comes with the package, over a family of problems, and write it as safetensors.
+"""Train the beta network shipped with the package on a family of problems, and write it as safetensors.
 
-    python scripts/pretrain.py                  # about a quarter of an hour; the file in the package was made so
-    python scripts/pretrain.py --steps 20       # a look
+    python scripts/pretrain.py                  # about 15 minutes; this command made the file in the package
+    python scripts/pretrain.py --steps 20       # a short trial
 
-TensorBoard shows beta, regret and the regret on held-out members over LinUCB's: tensorboard --logdir lightning_logs
+TensorBoard shows beta, regret, and the ratio of the regret on held-out problems to LinUCB's:
+tensorboard --logdir lightning_logs
 """
 
 import argparse
@@ -21,14 +22,21 @@ from torch_softucb.training.trainer import quiet
 
 
 def main(argv: list[str] | None = None) -> SituationBeta:
+    """Train and save the network."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=500, help="training steps, one member of the family each")
-    parser.add_argument("--trajectories", type=int, default=512, help="trajectories a step, eight of each problem")
-    parser.add_argument("--horizon", type=int, nargs=2, default=(128, 4096), help="range of T")
-    parser.add_argument("--drifting", type=float, default=0.2, help="share of members whose rewards drift")
-    parser.add_argument("--lr", type=float, default=0.03, help="learning rate of Adam, falling to 0")
-    parser.add_argument("--seed", type=int, default=0, help="of the problems and of the network's first weights")
-    parser.add_argument("--out", type=Path, default=PRETRAINED, help="where to write (default: into the package)")
+    parser.add_argument(
+        "--steps", type=int, default=500, help="training steps, each on one member of the family (default 500)"
+    )
+    parser.add_argument(
+        "--trajectories", type=int, default=512, help="trajectories per step, eight per problem (default 512)"
+    )
+    parser.add_argument(
+        "--horizon", type=int, nargs=2, default=(128, 4096), help="range of the horizon T (default 128 4096)"
+    )
+    parser.add_argument("--drifting", type=float, default=0.2, help="share of members whose rewards drift (default 0.2)")
+    parser.add_argument("--lr", type=float, default=0.03, help="initial learning rate of Adam, annealed to 0 (default 0.03)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the problems and of the initial weights (default 0)")
+    parser.add_argument("--out", type=Path, default=PRETRAINED, help="file to write (default: in the package)")
     args = parser.parse_args(argv)
     quiet()
     torch.manual_seed(args.seed)

@@ -3,12 +3,14 @@
     SOFTUCB_DATA=... python scripts/recommend.py                    # ml-100k, a minute
     SOFTUCB_DATA=... python scripts/recommend.py --data ml-1m
 
-1. A two-tower model learns films and users from one half of the users.
-2. The other half are new users: the film tower stays, and every user gets a bandit of its own over film features. In each
-   round every user is offered a film out of some candidates; its rating, by factorisation, is the reward, and it comes late.
-3. Beta is learned by playing to the users who are known as if they were new: simulations that share all random numbers, so
-   that regret is a function of beta alone. Eq. 15, which learns while it serves, plays beside it.
-4. All heads meet the same new users, candidates and noise. Table, plot, and a TensorBoard run for each head.
+1. A two-tower model is trained on the ratings of one half of the users.
+2. The other half are new users. The film tower is kept, and each user gets a separate bandit over film features. In each
+   round each user is shown one film out of several candidates. The reward is its rating, completed by matrix
+   factorisation, and arrives some rounds later.
+3. Beta is learned by simulating the known users as if they were new. The simulations share all random numbers, so that
+   regret is a function of beta alone. Another head learns beta while it serves (Eq. 15).
+4. All heads meet the same new users, candidates and noise. The results are a table, a plot, and one TensorBoard run per
+   head.
 """
 
 import argparse
@@ -33,11 +35,11 @@ from torch_softucb.recommend import DecisionLog, OnlineBeta
 
 FILMS, DIM, NOISE = 400, 12, 0.1
 COLOURS = ["#6b7785", "#a9a9a9", "#3b6fb6", "#2f8f6b", "#7d2e68", "#e39a3b", "#c8553d"]
-SIMULATIONS = 14  # of learning beta
+SIMULATIONS = 14  # at most, to learn beta
 
 
 class TwoTower(nn.Module):
-    """Rating = film's mean + user's mean + user vector . film vector."""
+    """Predict a rating as the film's mean plus the user's mean plus the dot product of their vectors."""
 
     def __init__(self, users: int, films: int) -> None:
         super().__init__()
@@ -52,7 +54,7 @@ class TwoTower(nn.Module):
 
 
 class FilmTower(nn.Module):
-    """What is known of a film for a user who is new: its vector and its mean."""
+    """Features of a film for a new user: its vector and its mean."""
 
     def __init__(self, towers: TwoTower) -> None:
         super().__init__()
@@ -63,8 +65,8 @@ class FilmTower(nn.Module):
 
 
 def raw_ratings(data: Ratings, films: int) -> Tensor:  # (users, films) in [0, 1], NaN where there is none
-    """The ratings that are there, of the films that fill_gaps takes."""
-    chosen = np.sort(np.argsort(-np.bincount(data.item, minlength=data.num_items), kind="stable")[:films])
+    """Return the given ratings of the most-rated films, the same films that fill_gaps selects."""
+    chosen = np.sort(np.argsort(-np.bincount(data.item, minlength=data.num_items), stable=True)[:films])
     table = torch.full((data.num_users, data.num_items), torch.nan)
     low, high = data.value.min(), data.value.max()
     table[data.user, data.item] = torch.from_numpy((data.value - low) / (high - low)).float()
@@ -88,7 +90,7 @@ def pretrain(ratings: Tensor, epochs: int) -> TwoTower:  # (users, films), NaN w
 
 
 def heads(dim: int, learned: float) -> dict[str, BanditPolicy]:
-    """Policies at plain settings, none tuned on the users they will meet."""
+    """Return policies at common settings; none is tuned on the new users."""
     return {
         "greedy": EpsilonGreedy(dim, epsilon=0.0),
         "epsilon-greedy 0.05": EpsilonGreedy(dim, epsilon=0.05),
@@ -101,7 +103,7 @@ def heads(dim: int, learned: float) -> dict[str, BanditPolicy]:
 
 
 def learn(towers: TwoTower, known: Tensor, args: argparse.Namespace) -> float:
-    """The beta that would have served the known users best, had they been new."""
+    """Return the beta with the lowest regret on the known users, simulated as if they were new."""
     with Progress() as progress:
         task = progress.add_task("Learning beta", total=SIMULATIONS)
 
@@ -111,22 +113,22 @@ def learn(towers: TwoTower, known: Tensor, args: argparse.Namespace) -> float:
             progress.advance(task)
             return float(total)
 
-        found = minimize_scalar(
+        optimum = minimize_scalar(
             regret, bounds=(math.log(0.01), math.log(3)), method="bounded", options={"maxiter": SIMULATIONS, "xatol": 0.02}
         )
         progress.update(task, completed=SIMULATIONS)
-    return math.exp(found.x)
+    return math.exp(optimum.x)
 
 
 def serve(policy, towers, truth, args, rounds, *, online=False, writer=None, log=None):  # truth (users, films)
-    """Recommend to every user, round by round; returns regret (rounds, users) and beta of every round."""
+    """Recommend one film per user and round; return the regret (rounds, users) and the beta of each round."""
     users = torch.arange(len(truth))
     policy.reset(batch_shape=(len(truth),))
     head = SoftUCBHead(FilmTower(towers), policy, intercept=True, normalise=True, seed=args.seed)
     head.calibrate([(torch.arange(truth.shape[1]),)])
     learner = OnlineBeta(policy, horizon=args.rounds) if online else None
     draws = torch.Generator().manual_seed(args.seed)
-    regrets, betas, late = [], [], []
+    regrets, betas, pending = [], [], []
     for t in rounds:
         films = torch.rand(truth.shape, generator=draws).topk(args.candidates, dim=-1).indices  # (users, candidates)
         noise = NOISE * torch.randn(len(truth), generator=draws)
@@ -140,21 +142,21 @@ def serve(policy, towers, truth, args, rounds, *, online=False, writer=None, log
             learner.step(decision)
         shown = films.gather(1, served.arm.unsqueeze(-1))
         mean = truth.gather(1, shown).squeeze(-1)
-        late.append((served.id, mean + noise))
-        if len(late) > args.delay:
-            ids, reward = late.pop(0)
+        pending.append((served.id, mean + noise))
+        if len(pending) > args.delay:
+            ids, reward = pending.pop(0)
             head.feedback(ids, reward)
             if log is not None:
                 log.rewards(ids, reward)
         regrets.append(truth.gather(1, films).amax(-1) - mean)
         betas.append(math.nan if decision.beta is None else float(decision.beta.mean()))
         if writer is not None:
-            watch(writer, t, decision, float(torch.stack(regrets).sum(0).mean()), float(mean.mean()))
+            log_scalars(writer, t, decision, float(torch.stack(regrets).sum(0).mean()), float(mean.mean()))
     return torch.stack(regrets), betas
 
 
-def watch(writer, t, decision, regret, reward):
-    """What TensorBoard shows; heads are runs, so that their curves lie over each other."""
+def log_scalars(writer, t, decision, regret, reward):
+    """Write TensorBoard scalars. Each head is a separate run with the same tags, so that TensorBoard overlays the curves."""
     writer.add_scalar("recommend/regret", regret, t)
     writer.add_scalar("recommend/reward", reward, t)
     if decision.beta is not None:
@@ -164,12 +166,11 @@ def watch(writer, t, decision, regret, reward):
 
 
 def draw(results: dict[str, tuple[Tensor, list[float]]], title: str, out: Path) -> None:
-    import matplotlib
+    """Draw regret and beta of each head."""
+    from matplotlib.figure import Figure
 
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4), layout="constrained", width_ratios=[2, 1])
+    figure = Figure(figsize=(12, 4), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[2, 1])
     for (name, (regret, beta)), colour in zip(results.items(), COLOURS, strict=True):
         total = regret.cumsum(0)
         mean, half = total.mean(1), 1.96 * total.std(1) / math.sqrt(total.shape[1])
@@ -178,8 +179,8 @@ def draw(results: dict[str, tuple[Tensor, list[float]]], title: str, out: Path) 
         left.fill_between(rounds, mean - half, mean + half, color=colour, alpha=0.15, linewidth=0)
         if "SoftUCB" in name:
             right.plot(rounds, beta, color=colour, label=f"{name}  {beta[-1]:.2f}", linewidth=2.2)
-    left.set(xlabel="recommendations to each user", ylabel="cumulative regret a user", title=title)
-    right.set(xlabel="recommendations to each user", ylabel="beta", title="confidence width", yscale="log")
+    left.set(xlabel="recommendations per user", ylabel="cumulative regret per user", title=title)
+    right.set(xlabel="recommendations per user", ylabel="beta", title="confidence width", yscale="log")
     left.legend(frameon=False, fontsize=9)
     right.legend(frameon=False, fontsize=9)
     for ax in (left, right):
@@ -188,8 +189,9 @@ def draw(results: dict[str, tuple[Tensor, list[float]]], title: str, out: Path) 
 
 
 def table(results: dict[str, tuple[Tensor, list[float]]]) -> Table:
-    shown = Table("head", title="Regret a user after all recommendations (lower is better)")
-    for column in ("regret", "standard error", "last beta", "against greedy"):
+    """Return the final regret of each head."""
+    shown = Table("head", title="Regret per user after all recommendations (lower is better)")
+    for column in ("regret", "standard error", "last beta", "vs. greedy"):
         shown.add_column(column, justify="right")
     greedy = results["greedy"][0].sum(0).mean()
     for name, (regret, beta) in results.items():
@@ -201,27 +203,31 @@ def table(results: dict[str, tuple[Tensor, list[float]]]) -> Table:
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="ml-100k", help="ml-100k, ml-1m or ml-latest-small in $SOFTUCB_DATA, or a path")
-    parser.add_argument("--rounds", type=int, default=100, help="recommendations to each user (default 100)")
-    parser.add_argument("--candidates", type=int, default=50, help="films to choose from each time (default 50)")
-    parser.add_argument("--delay", type=int, default=2, help="rounds until a reward comes (default 2)")
-    parser.add_argument("--epochs", type=int, default=30, help="of pretraining (default 30)")
-    parser.add_argument("--seed", type=int, default=0, help="of candidates, noise and draws (default 0)")
-    parser.add_argument("--journal", type=Path, help="folder: keep a decision log of the learned head")
-    parser.add_argument("--log-dir", type=Path, default=Path("lightning_logs/recommend"), help="TensorBoard runs")
+    parser.add_argument("--rounds", type=int, default=100, help="recommendations per user (default 100)")
+    parser.add_argument("--candidates", type=int, default=50, help="films to choose from per recommendation (default 50)")
+    parser.add_argument("--delay", type=int, default=2, help="rounds until a reward arrives (default 2)")
+    parser.add_argument("--epochs", type=int, default=30, help="epochs of pretraining (default 30)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of candidates, noise and draws (default 0)")
+    parser.add_argument(
+        "--journal", type=Path, help="folder for a decision log of the head with the learned beta (default: none)"
+    )
+    parser.add_argument("--log-dir", type=Path, default=Path("lightning_logs/recommend"), help="folder for TensorBoard runs")
     parser.add_argument("--out", type=Path, default=Path("results/demo"), help="folder for recommend.png")
     return parser.parse_args(argv)
 
 
 def main(argv: list[str] | None = None) -> dict[str, tuple[Tensor, list[float]]]:
+    """Run the comparison; return regret and beta of each head."""
     args, console = parse(argv), Console()
     path = Path(os.environ.get("SOFTUCB_DATA", ".")) / args.data
     data = load_movielens(path if path.exists() else args.data)
     films = min(FILMS, data.num_items)
     truth = torch.from_numpy(fill_gaps(data, num_items=films)).float()  # (users, films) in [0, 1]
     half = len(truth) // 2
-    console.print(f"{len(truth)} users, {films} films; {half} users to learn from, {len(truth) - half} new ones.")
+    console.print(f"{len(truth)} users, {films} films; {half} known users, {len(truth) - half} new ones.")
     towers = pretrain(raw_ratings(data, films)[:half], args.epochs)
     folder = args.log_dir / f"version_{len([*args.log_dir.glob('version_*')])}"
     beta = learn(towers, truth[:half], args)
@@ -237,7 +243,7 @@ def main(argv: list[str] | None = None) -> dict[str, tuple[Tensor, list[float]]]
     args.out.mkdir(parents=True, exist_ok=True)
     draw(results, f"{args.data}: {len(truth) - half} new users, mean and 95% band", args.out / "recommend.png")
     console.print(f"Plot: {args.out / 'recommend.png'}")
-    console.print(f"Look: .venv/bin/tensorboard --logdir {folder}", soft_wrap=True)
+    console.print(f"Dashboard: .venv/bin/tensorboard --logdir {folder}", soft_wrap=True)
     return results
 
 

@@ -1,8 +1,8 @@
-"""Take a picture of a run's dashboard in TensorBoard, with headless Chromium.
+"""Take a screenshot of a run's TensorBoard dashboard with headless Chromium.
 
     python scripts/screenshot.py --log-dir lightning_logs --out docs/dashboard.png
 
-Needs Debian's packages chromium and chromium-driver, and selenium.
+Needs chromium and chromium-driver (Debian's package names), and selenium.
 """
 
 import argparse
@@ -20,12 +20,12 @@ from pathlib import Path
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--window-size=1500,900", "--hide-scrollbars"]
 CHARTS = ["beta against its bound", "regret with 95% band", "regret against baselines", "gradient parts", "coverage"]
-MATCHES = "Matches (2)"  # what TensorBoard writes under a chart of two tags once it has found them
+MATCHES = "Matches (2)"  # TensorBoard's text under a chart of two tags once their data are loaded
 
 
 @contextmanager
 def tensorboard(log_dir: Path) -> Iterator[str]:
-    """A TensorBoard of our own on a free port of this machine, for as long as it is needed."""
+    """Run a TensorBoard server on a free local port; yield its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -58,10 +58,10 @@ def tensorboard(log_dir: Path) -> Iterator[str]:
 
 
 def shot(log_dir: Path, out: Path, seconds: float = 180) -> str:
-    """Open the custom-scalars tab, wait until every chart has found its data, save the picture; returns the page's text.
+    """Open the custom-scalars tab, wait until all charts show data, save a screenshot; return the page's text.
 
-    TensorBoard reads event files after it has begun to answer, and its page does not look again by itself: a page that
-    is not whole after a while is opened anew.
+    TensorBoard answers before it has read the event files, and the page does not reload by itself, so an incomplete page
+    is reloaded every 20 seconds.
     """
     from selenium import webdriver
 
@@ -81,7 +81,7 @@ def shot(log_dir: Path, out: Path, seconds: float = 180) -> str:
                     browser.refresh()
                     opened = time.monotonic()
                 time.sleep(0.5)
-            time.sleep(2)  # lines are drawn in a fade
+            time.sleep(2)  # lines fade in
             out.parent.mkdir(parents=True, exist_ok=True)
             browser.save_screenshot(str(out))
             return str(browser.execute_script(TEXT))
@@ -89,7 +89,7 @@ def shot(log_dir: Path, out: Path, seconds: float = 180) -> str:
             browser.quit()
 
 
-# TensorBoard builds its page of nested shadow roots: walk them all
+# TensorBoard's page consists of nested shadow roots; walk all of them
 WALK = "function walk(n, f) { f(n); if (n.shadowRoot) walk(n.shadowRoot, f); for (const c of n.childNodes) walk(c, f); }"
 TEXT = WALK + "let s = ''; walk(document.body, n => { if (n.nodeType == 3) s += n.textContent + ' '; }); return s;"
 WHOLE = (
@@ -101,15 +101,16 @@ WHOLE = (
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Take the screenshot and check that all charts are in it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--log-dir", type=Path, default=Path("lightning_logs"), help="what TensorBoard shows")
-    parser.add_argument("--out", type=Path, default=Path("docs/dashboard.png"), help="the picture")
+    parser.add_argument("--log-dir", type=Path, default=Path("lightning_logs"), help="folder with the runs")
+    parser.add_argument("--out", type=Path, default=Path("docs/dashboard.png"), help="file to write")
     args = parser.parse_args(argv)
     text = shot(args.log_dir, args.out)
     missing = [part for part in [*CHARTS, MATCHES] if part not in text]
     if missing:
         raise SystemExit(f"screenshot: not found in the page: {', '.join(missing)}")
-    print(f"Picture: {args.out}")
+    print(f"Screenshot: {args.out}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Learn beta from a config.
+"""Learn beta as a config file describes.
 
 python scripts/train.py --config scripts/configs/offline.yaml
 python scripts/train.py --config scripts/configs/online.yaml --model.init_args.eta 0.5

@@ -51,6 +51,8 @@ PHRASES = {
 }
 ALLOWED = {  # phrase in context: a sense that the list does not mean
     "benchmarks/__main__.py": (r"SOFTUCB_",),
+    "CHANGELOG.md": (r"^  \| `",),  # tables of former names
+    "experiments/tables.py": (r"^PUBLISHED = ",),  # column names of the published CSV files
 }
 
 

@@ -1,3 +1,5 @@
+"""The scripts run at small sizes and write what they promise."""
+
 import importlib.util
 import os
 from pathlib import Path

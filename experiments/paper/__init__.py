@@ -1,1 +1,1 @@
-"""The tables and figures of the paper."""
+"""Tables and figures of the paper, and a report on which of its claims hold."""

@@ -1,19 +1,13 @@
-"""Figures of the studies, from their rows."""
+"""Figures of the paper's studies, drawn from their rows."""
 
 from pathlib import Path
-from typing import Any
 
-import matplotlib
-
+from experiments.plots import new_figure, save_figure
 from experiments.tables import Rows, having
 
-matplotlib.use("agg")
-import matplotlib.pyplot as plt
-
-__all__ = ["beta_curve", "eta_sensitivity", "figure_1", "figure_2", "learning_curves", "plt", "save_figure"]
-
+_OURS = "#c8553d"
 _COLOURS = {
-    "SoftUCB offline": "#c8553d",
+    "SoftUCB offline": _OURS,
     "SoftUCB online": "#e39a3b",
     "SoftUCB, fixed beta": "#7d2e68",
     "LinUCB": "#3b6fb6",
@@ -29,44 +23,42 @@ _COLOURS = {
 }
 
 
-def save_figure(figure: Any, out: Path) -> None:
-    for ax in figure.axes:
-        ax.spines[["top", "right"]].set_visible(False)
-    figure.savefig(out, dpi=120)
-    plt.close(figure)
-
-
 def learning_curves(rows: Rows, out: Path) -> None:
-    """Appendix F: beta against trajectories, a panel for every column of Table 1."""
+    """Draw Appendix F: beta against training trajectories, one panel per column of Table 1."""
     columns = sorted({(row["d"], row["T"]) for row in rows})
-    figure, axes = plt.subplots(1, len(columns), figsize=(3.1 * len(columns), 2.9), layout="constrained", sharey=True)
+    figure = new_figure(3.1 * len(columns), 2.9)
+    axes = figure.subplots(1, len(columns), sharey=True)
     for ax, (dim, horizon) in zip(axes, columns, strict=True):
         part = having(rows, d=dim, T=horizon)
-        ax.plot([row["trajectories"] for row in part], [row["beta"] for row in part], color="#c8553d")
+        ax.plot([row["trajectories"] for row in part], [row["beta"] for row in part], color=_OURS)
         ax.set(title=f"d = {dim}, T = {horizon}", xlabel="trajectories", ylim=(0, None))
     axes[0].set_ylabel("beta")
     save_figure(figure, out)
 
 
 def figure_1(rows: Rows, out: Path) -> None:
-    figure, axes = plt.subplots(1, 4, figsize=(14, 3.2), layout="constrained")
-    for start, kind in enumerate(("offline", "online")):
-        part = having(rows, kind=kind)
+    """Draw Figure 1: beta and regret while learning, offline on the left and online on the right."""
+    figure = new_figure(14, 3.2)
+    axes = figure.subplots(1, 4)
+    for start, algorithm in enumerate(("offline", "online")):
+        part = having(rows, algorithm=algorithm)
         at = [row["at"] for row in part]
         low, high = [row["beta_low"] for row in part], [row["beta_high"] for row in part]
-        axes[2 * start].fill_between(at, low, high, color="#c8553d", alpha=0.2, linewidth=0)
+        axes[2 * start].fill_between(at, low, high, color=_OURS, alpha=0.2, linewidth=0)
         for ax, key in zip(axes[2 * start :], ("beta", "regret"), strict=False):
-            ax.plot(at, [row[key] for row in part], color="#c8553d")
-            spread = ", mean and 10% to 90%" if (kind, key) == ("online", "beta") else ""
-            ax.set(title=f"{key} ({kind}){spread}", xlabel="trajectories" if kind == "offline" else "round", ylim=(0, None))
+            ax.plot(at, [row[key] for row in part], color=_OURS)
+            spread = ", mean and 10% to 90%" if (algorithm, key) == ("online", "beta") else ""
+            x = "trajectories" if algorithm == "offline" else "round"
+            ax.set(title=f"{key} ({algorithm}){spread}", xlabel=x, ylim=(0, None))
     save_figure(figure, out)
 
 
 def figure_2(curves: Rows, variant: str, out: Path) -> None:
+    """Draw Figure 2: regret over the rounds, one panel per family of problems; ``variant`` is "paper" or "tuned"."""
     panels = list(dict.fromkeys(row["panel"] for row in curves))
-    figure, axes = plt.subplots(
-        2, (len(panels) + 1) // 2, figsize=(6.2 * ((len(panels) + 1) // 2), 8.6), layout="constrained"
-    )
+    columns = (len(panels) + 1) // 2
+    figure = new_figure(6.2 * columns, 8.6)
+    axes = figure.subplots(2, columns)
     for ax, panel in zip(axes.flat, panels, strict=False):
         part = having(curves, panel=panel, variant=variant)
         names = list(dict.fromkeys(row["policy"] for row in part))
@@ -91,25 +83,27 @@ def figure_2(curves: Rows, variant: str, out: Path) -> None:
 
 
 def beta_curve(rows: Rows, out: Path) -> None:
+    """Draw regret against beta, with the learned beta marked."""
     panels = list(dict.fromkeys(row["panel"] for row in rows))
-    figure, axes = plt.subplots(1, len(panels), figsize=(3.4 * len(panels), 3.3), layout="constrained")
+    figure = new_figure(3.4 * len(panels), 3.3)
+    axes = figure.subplots(1, len(panels))
     for ax, panel in zip(axes, panels, strict=True):
         for name, label in (("SoftUCB, fixed beta", "SoftUCB"), ("LinUCB", "LinUCB")):
             part = having(rows, panel=panel, policy=name, learned=False)
             x, y, error = ([row[key] for row in part] for key in ("beta", "regret", "error"))
             ax.errorbar(x, y, [1.96 * e for e in error], color=_COLOURS[name], label=label, linewidth=1.3, capsize=2)
         (end,) = having(rows, panel=panel, learned=True)
-        ax.plot(
-            end["beta"], end["regret"], "*", color="#c8553d", markersize=15, label=f"learned {end['beta']:.2f}", zorder=5
-        )
+        ax.plot(end["beta"], end["regret"], "*", color=_OURS, markersize=15, label=f"learned {end['beta']:.2f}", zorder=5)
         ax.set(title=panel, xlabel="beta", xscale="log", yscale="log", ylabel="regret" if panel == panels[0] else "")
         ax.legend(fontsize=8, frameon=False)
     save_figure(figure, out)
 
 
 def eta_sensitivity(rows: Rows, out: Path) -> None:
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained")
-    for panel, colour in zip(dict.fromkeys(row["panel"] for row in rows), ("#c8553d", "#3b6fb6"), strict=False):
+    """Draw the learned beta and its regret against eta."""
+    figure = new_figure(9, 3.3)
+    axes = figure.subplots(1, 2)
+    for panel, colour in zip(dict.fromkeys(row["panel"] for row in rows), (_OURS, "#3b6fb6"), strict=False):
         part = having(rows, panel=panel)
         eta = [max(row["eta"], 1e-4) for row in part]  # 0 is drawn at the left edge
         for ax, key in zip(axes, ("beta", "regret"), strict=True):

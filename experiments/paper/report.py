@@ -1,18 +1,10 @@
-"""What the paper claims, what was measured, whether it holds: one page, written from the studies' tables."""
+"""One page written from the studies' tables: the paper's claims, the measurements, and whether the claims hold."""
 
 from statistics import correlation, quantiles
 from typing import Any
 
 from experiments.paper.settings import PAPER_BASELINES, TABLE_1_BOUND, TABLE_1_LEARNED
-from experiments.tables import Rows, having
-
-
-def markdown_table(header: list[str], rows: list[list[Any]]) -> str:
-    def text(cell: Any) -> str:
-        return f"{cell:.3g}" if isinstance(cell, float) else str(cell)
-
-    lines = [header, ["---"] * len(header), *[[text(cell) for cell in row] for row in rows]]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+from experiments.tables import Rows, having, markdown_table
 
 
 def _verdict(holds: bool) -> str:
@@ -20,11 +12,18 @@ def _verdict(holds: bool) -> str:
 
 
 def report(tables: dict[str, Rows], *, command: str, scale: str) -> str:
+    """Return the page as Markdown.
+
+    Args:
+        tables: rows of each study by name; "targets" may be empty.
+        command: that made the tables.
+        scale: number of problems and horizon, in words.
+    """
     parts = [
         "# What the paper claims, and what we measured",
-        f"Made by `{command}`; {scale}. Every policy of a comparison met the same problems and the same noise; settings "
-        "were tuned on problems of their own; nothing was chosen by looking at the test problems. Regret is expected "
-        "regret (Eq. 2). Departures from the paper (D1 to D11) are in the README.",
+        f"Made by `{command}`; {scale}. All policies of a comparison meet the same problems and the same noise. Settings "
+        "are tuned on separate problems; the test problems are used for the final numbers only. Regret is expected "
+        "regret (Eq. 2). Departures from the paper (D1 to D11) are listed in the README.",
         _beta_claims(tables["table1"]),
         "![learning curves](appendix_f.png)\n\n![offline and online](figure1.png)",
         _regret_claims(tables["figure2"]),
@@ -65,8 +64,8 @@ def _beta_claims(rows: Rows) -> str:
         f'- "Learned beta is below its theoretical bound in all cases": {_verdict(below)}.\n'
         f"- It grows with T at d = 5: {_verdict(grows)}.\n"
         f"- It converges (spread below 5% of its mean): {_verdict(settled)}.\n"
-        f"- One eta for all five columns, {rows[0]['eta']:g}: beta settles where the two parts of Eq. 13 cancel, so eta, "
-        "not the reward, decides where (see eta below)."
+        f"- All five columns use eta = {rows[0]['eta']:g}. Beta settles where the two parts of Eq. 13 cancel, so its final "
+        "value is set by eta rather than by the reward (see eta below)."
     )
 
 
@@ -81,7 +80,7 @@ def _regret_claims(rows: Rows) -> str:
         part = having(rows, panel=panel, variant="paper")
         ours = {row["policy"]: row["regret"] for row in part}
         table = markdown_table(
-            ["policy", "setting", "regret", "standard error", "SoftUCB offline over it, 95%", "slope"],
+            ["policy", "setting", "regret", "standard error", "ratio of SoftUCB offline to it (95%)", "slope"],
             [[*_regret(row), f"{row['slope']:.2f}"] for row in sorted(part, key=lambda row: row["regret"])],
         )
         most = {"Synthetic d = 10": 0.5, "Synthetic d = 20": 0.6}.get(panel, 1.0)
@@ -96,17 +95,20 @@ def _regret_claims(rows: Rows) -> str:
 
 
 def _tuned(rows: Rows) -> str:
-    lines = ["## The fair comparison: every policy at its own best setting"]
+    lines = ["## The fair comparison: each policy at its best setting"]
     for panel in dict.fromkeys(row["panel"] for row in rows):
         part = sorted(having(rows, panel=panel, variant="tuned"), key=lambda row: row["regret"])
         table = markdown_table(
-            ["policy", "setting", "regret", "standard error", "SoftUCB offline over it, 95%"],
+            ["policy", "setting", "regret", "standard error", "ratio of SoftUCB offline to it (95%)"],
             [_regret(row) for row in part],
         )
         baselines = [row for row in part if not row["policy"].startswith("SoftUCB")]
         best = baselines[0]
-        sure = "ahead" if best["ratio_high"] < 1 else "behind" if best["ratio_low"] > 1 else "not to be told from it"
-        lines.append(f"### {panel}\n{table}\n\nAgainst the best tuned rival, {best['policy']}, SoftUCB offline is {sure}.")
+        lower, higher = best["ratio_high"] < 1, best["ratio_low"] > 1
+        relation = (
+            "has lower regret than" if lower else "has higher regret than" if higher else "does not differ reliably from"
+        )
+        lines.append(f"### {panel}\n{table}\n\nSoftUCB offline {relation} the best tuned baseline, {best['policy']}.")
     return "\n\n".join(lines)
 
 
@@ -127,21 +129,21 @@ def _targets(rows: Rows) -> str:
         [
             "panel",
             "targets",
-            "SoftUCB over LinUCB: median (quartiles)",
+            "SoftUCB to LinUCB: median ratio (quartiles)",
             "range",
-            "SoftUCB surely ahead",
-            "LinUCB surely ahead",
+            "SoftUCB ahead (95%)",
+            "LinUCB ahead (95%)",
             "correlation with R^2",
         ],
         lines,
     )
     return (
-        "## Why MovieLens is told differently elsewhere: the target film\n"
-        "The panels above take one film's ratings as rewards. With every one of the films as the target in turn, both "
-        f"policies tuned on other problems:\n\n{table}\n\n"
-        "Which of the two is ahead depends on the film, so a comparison on one target, ours above included, says little "
-        "about MovieLens. R^2 is the share of the target's variance that the features explain: a correlation below 0 means "
-        "that the poorer the linear model is, the better LinUCB does beside SoftUCB. Largest ratios: "
+        "## Why published results on MovieLens differ: the target film\n"
+        "The panels above use the ratings of one film as rewards. The table repeats the comparison with each film as the "
+        f"target, both policies tuned on separate problems:\n\n{table}\n\n"
+        "The better policy depends on the film, so a comparison on a single target, including the one above, is weak "
+        "evidence about MovieLens. R^2 is the share of the target's variance that the features explain. A correlation below "
+        "0 means that LinUCB does better relative to SoftUCB where the linear model fits worse. Largest ratios: "
         + ", ".join(f"{row['panel']}, film {row['target']}, {row['ratio']:.2f} at R^2 {row['linear']:.2f}" for row in worst)
         + "."
     )
@@ -164,9 +166,9 @@ def _eta(rows: Rows) -> str:
         [[row["panel"], f"{row['eta']:g}", row["beta"], f"{row['regret']:.1f}"] for row in rows],
     )
     return (
-        "## The sensitivity to eta that the paper admits\n"
-        f"{table}\n\nThe reward part of Eq. 13 pushes beta down at every beta (it sees only the present round, so "
-        "exploration gets no credit); eta alone pushes it up."
+        "## The sensitivity to eta that the paper mentions\n"
+        f"{table}\n\nThe reward part of Eq. 13 lowers beta at every beta: it covers only the current round, so exploration "
+        "gets no credit for later rewards. Only eta raises beta."
     )
 
 
@@ -178,4 +180,4 @@ def _cost(rows: Rows) -> str:
             for row in rows
         ],
     )
-    return f"## Learning beta against a grid search with as many trajectories\n{table}"
+    return f"## Learning beta compared with a grid search over as many trajectories\n{table}"

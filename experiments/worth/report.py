@@ -1,18 +1,15 @@
-"""Is learning worth it? One page and its figures, written from the tables of worth.py, estimators.py and coverage.py."""
+"""The page "Is learning worth it?", written from the tables of the worth, gradient and coverage studies."""
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from experiments.paper.figures import plt, save_figure
-from experiments.paper.report import markdown_table
-from experiments.tables import Rows, having
-from experiments.worth.study import BASELINES, best_rows
+from experiments.tables import Rows, having, markdown_table
+from experiments.worth.study import best_rows
 
+# largest ratio to the best tuned baseline that we aim for
 AIMS = {"Synthetic d = 10": 1.0, "Synthetic d = 20": 1.0, "Mixture": 0.9, "Jester": 0.9, "MovieLens": 0.9}
-_MARKS = "*oPXD^vs"
 
 
 def _ratio(row: dict[str, Any], key: str = "ratio") -> str:
@@ -20,12 +17,20 @@ def _ratio(row: dict[str, Any], key: str = "ratio") -> str:
 
 
 def report(tables: dict[str, Rows], *, command: str, scale: str) -> str:
+    """Return the page as Markdown.
+
+    Args:
+        tables: rows by name: "worth", "bias", "starts" and "coverage", the last one possibly empty.
+        command: that made the tables.
+        scale: numbers of problems and rounds, in words.
+    """
     parts = [
         "# Is learning worth it?",
-        f"Made by `{command}`; {scale}. Everybody simulated the same number of rounds before the test, to choose the best "
-        "of a 40-point grid or to learn; the test problems are others, the same for all, with the same noise. SoftUCB plays "
-        "with the smooth coldness (D6) and delta 0.99 unless delta is learned; `pretrained` comes with the package and saw "
-        "no problem of the setting; `trajectory, situation and delta` goes on from it. Intervals are 95%, problems paired.",
+        f"Made by `{command}`; {scale}. Before the test each policy simulates the same number of rounds, either to choose "
+        "the best value of a 40-point grid or to learn. The test problems and their noise are the same for all policies "
+        "and were not used before. SoftUCB uses the smooth coldness (D6), with delta = 0.99 unless delta is learned. "
+        "`pretrained` is the network shipped with the package, which has met no problem of the setting; `trajectory, "
+        "situation and delta` trains it further. Intervals are 95%, over paired problems.",
         _answer(tables["worth"]),
         *(_setting(tables["worth"], title) for title in dict.fromkeys(row["setting"] for row in tables["worth"])),
         "![regret against beta](worth.png)",
@@ -35,11 +40,6 @@ def report(tables: dict[str, Rows], *, command: str, scale: str) -> str:
         *([_coverage(tables["coverage"])] if tables["coverage"] else []),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def learned(rows: Rows) -> Rows:
-    """Contenders that have learned."""
-    return [row for row in rows if row["contender"] not in BASELINES and "best fixed" not in row["contender"]]
 
 
 SHOWN = (
@@ -55,21 +55,21 @@ SHOWN = (
 def _answer(rows: Rows) -> str:
     lines = []
     for title in dict.fromkeys(row["setting"] for row in rows):
-        found = {row["contender"].removeprefix("SoftUCB, "): row for row in having(rows, setting=title)}
+        by_name = {row["policy"].removeprefix("SoftUCB, "): row for row in having(rows, setting=title)}
         aim = AIMS.get(title)
-        by = [] if aim is None else [name for name in SHOWN if found[name]["ratio"] <= aim]
-        reached = "no aim" if aim is None else f"{aim:.1f}: " + ("; ".join(by) if by else "not reached")
-        lines.append([title, found["trajectory"]["rival"], *(_ratio(found[name]) for name in SHOWN), reached])
-    header = ["setting", "best tuned rival", *SHOWN, "aim at most, reached by"]
-    return "## Regret over that of the best tuned rival\n" + markdown_table(header, lines)
+        reached_by = [] if aim is None else [name for name in SHOWN if by_name[name]["ratio"] <= aim]
+        reached = "no aim" if aim is None else f"{aim:.1f}: " + ("; ".join(reached_by) if reached_by else "not reached")
+        lines.append([title, by_name["trajectory"]["baseline"], *(_ratio(by_name[name]) for name in SHOWN), reached])
+    header = ["setting", "best tuned baseline", *SHOWN, "aim (at most), reached by"]
+    return "## Regret relative to the best tuned baseline\n" + markdown_table(header, lines)
 
 
 def _setting(rows: Rows, title: str) -> str:
     table = markdown_table(
-        ["contender", "beta or scale", "regret", "s.e.", "over the best tuned rival", "over the best fixed beta"],
+        ["policy", "beta or scale", "regret", "s.e.", "ratio to the best tuned baseline", "ratio to the best fixed beta"],
         [
             [
-                row["contender"],
+                row["policy"],
                 f"{row['value']:.3g}" if row["value"] != "" else "",
                 f"{row['regret']:.1f}",
                 f"{row['error']:.1f}",
@@ -100,18 +100,21 @@ def _bias(rows: Rows) -> str:
             ]
         )
     smooth = [row for row in rows if row["coldness"] == "smooth" and row["estimator"].startswith("trajectory")]
-    fine = all(abs(row["off"]) <= 3 for row in smooth)
-    sure = [row for row in smooth if abs(row["difference"]) >= 3 * row["difference_error"]]
-    signs = all(row["mean"] * row["difference"] > 0 for row in sure if row["estimator"] == "trajectory, state")
+    unbiased = all(abs(row["off"]) <= 3 for row in smooth)
+    significant = [row for row in smooth if abs(row["difference"]) >= 3 * row["difference_error"]]
+    signs = all(row["mean"] * row["difference"] > 0 for row in significant if row["estimator"] == "trajectory, state")
     header = ["beta", "differences, smooth", "trajectory, smooth", "off by, s.e."]
     header += ["differences, current", "trajectory, current", "paper's reward part"]
     return (
-        "## Is the gradient right?\nd reward / d beta of a whole trajectory (d = 10, K = 50, T = 256), by central "
-        "differences with common random numbers and by the estimators.\n\n" + markdown_table(header, lines) + "\n\n"
-        f"- `trajectory` with `smooth`, every baseline, within 3 standard errors of the differences: {_yes(fine)}.\n"
+        "## Is the gradient right?\nDerivative of a whole trajectory's reward with respect to beta (d = 10, K = 50, "
+        "T = 256), by central differences with common random numbers and by the estimators.\n\n"
+        + markdown_table(header, lines)
+        + "\n\n"
+        f"- `trajectory` with `smooth`, with each control variate, within 3 standard errors of the differences: "
+        f"{_yes(unbiased)}.\n"
         f"- Its sign is right wherever the difference is 3 standard errors from 0: {_yes(signs)}.\n"
-        "- With `current` gamma jumps where an arm joins or leaves L, and the score function does not see the jumps.\n"
-        "- The paper's reward part sees the present round only: it is negative at every beta."
+        "- With `current`, gamma jumps where an arm enters or leaves L; the score function does not account for the jumps.\n"
+        "- The paper's reward part covers the current round only; it is negative at every beta."
     )
 
 
@@ -125,7 +128,7 @@ def _noise(rows: Rows) -> str:
     betas = list(dict.fromkeys(row["beta"] for row in smooth))
     by = {(row["estimator"], row["beta"]): row["error_for_given_rounds"] for row in smooth}
     table = markdown_table(
-        ["estimator", *(f"beta {beta:g}" for beta in betas), "median ratio to no baseline"],
+        ["estimator", *(f"beta {beta:g}" for beta in betas), "median ratio to no control variate"],
         [
             [
                 name,
@@ -135,12 +138,14 @@ def _noise(rows: Rows) -> str:
             for name in names
         ],
     )
-    return "## How noisy is it?\nStandard error for 2,048 trajectories' worth of simulated rounds (T = 256).\n\n" + table
+    return (
+        "## How noisy is it?\nStandard error for as many simulated rounds as 2,048 trajectories have (T = 256).\n\n" + table
+    )
 
 
 def _starts(rows: Rows) -> str:
     table = markdown_table(
-        ["setting", "estimator", "from beta", "to beta", "grid's best", "regret over the grid's best", "seconds"],
+        ["setting", "estimator", "from beta", "to beta", "grid's best", "ratio to the grid's best regret", "seconds"],
         [
             [
                 row["setting"],
@@ -154,7 +159,7 @@ def _starts(rows: Rows) -> str:
             for row in rows
         ],
     )
-    return "## Where does it lead?\nNo eta, one learning rate for all.\n\n" + table
+    return "## Where does it lead?\nWithout eta, and with the same learning rate for all runs.\n\n" + table
 
 
 def _coverage(rows: Rows) -> str:
@@ -170,56 +175,19 @@ def _coverage(rows: Rows) -> str:
     for name, belongs in groups.items():
         cells = []
         for target in targets:
-            found = [float(row["ratio"]) for row in having(synthetic, target=target) if belongs(row)]
-            if found:
-                near = sum(value <= 1.1 for value in found)
-                mean = math.exp(sum(map(math.log, found)) / len(found))
-                cells.append(f"{mean:.2f} (max {max(found):.2f}; {near} of {len(found)})")
+            ratios = [float(row["ratio"]) for row in having(synthetic, target=target) if belongs(row)]
+            if ratios:
+                near = sum(value <= 1.1 for value in ratios)
+                mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+                cells.append(f"{mean:.2f} (max {max(ratios):.2f}; {near} of {len(ratios)})")
             else:
                 cells.append("-")
         lines.append([name, *cells])
     return (
-        "## Does a target coverage find beta (`eta: auto`)?\nRegret at the beta of that coverage over the best fixed "
-        "beta's: geometric mean (largest; settings within 10%). Every setting is in coverage.csv.\n\n"
+        "## Does a target coverage find beta (`eta: auto`)?\nRatio of the regret at the beta with that coverage to the "
+        "regret at the best fixed beta: geometric mean (largest; settings within 10%). All settings are in "
+        "coverage.csv.\n\n"
         + markdown_table(["settings", *(f"{target:g}" for target in targets)], lines)
-        + "\n\nIt holds near noise 0.5. With little noise the best beta covers more, with much noise or a short horizon "
-        "less; no single target is within 10% everywhere."
+        + "\n\nIt does near noise 0.5. With little noise the best beta has a higher coverage, with much noise or a short "
+        "horizon a lower one; no single target is within 10% everywhere."
     )
-
-
-def worth_figure(rows: Rows, curves: Rows, out: Path) -> None:
-    """regret(beta) of every setting, every learned beta marked; rules without one beta as lines."""
-    titles = list(dict.fromkeys(row["setting"] for row in curves))
-    columns = 2
-    figure, axes = plt.subplots(
-        -(-len(titles) // columns),
-        columns,
-        figsize=(16, 4.4 * -(-len(titles) // columns)),
-        layout="constrained",
-        squeeze=False,
-    )
-    for ax, title in zip(axes.flat, titles, strict=False):
-        for name, colour in (("SoftUCB, best fixed beta", "#7d2e68"), ("LinUCB", "#3b6fb6"), ("LinTS", "#2f8f6b")):
-            part = having(curves, setting=title, policy=name)
-            x, y = [row["value"] for row in part], [row["regret"] for row in part]
-            ax.plot(x, y, color=colour, linewidth=1.4, label=name.replace(", best fixed beta", ", fixed beta"))
-        for i, row in enumerate(learned(having(rows, setting=title))):
-            shade = plt.get_cmap("tab10")(i)
-            label = f"{row['contender'].removeprefix('SoftUCB, ')}  {row['regret']:.0f}"
-            if row["value"] != "":
-                ax.plot(row["value"], row["regret"], _MARKS[i % len(_MARKS)], color=shade, markersize=9, label=label)
-            else:
-                ax.axhline(row["regret"], color=shade, linewidth=1, linestyle="--", label=label)
-        least = min(row["regret"] for row in having(rows, setting=title))
-        ax.set(
-            title=title,
-            xlabel="beta (LinTS: scale)",
-            xscale="log",
-            yscale="log",
-            ylabel="regret",
-            ylim=(0.8 * least, 8 * least),
-        )
-        ax.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    for ax in list(axes.flat)[len(titles) :]:
-        ax.set_visible(False)
-    save_figure(figure, out)

@@ -1,64 +1,49 @@
-"""Is learning worth it? Learned betas against the best of a grid, and against rivals at the best of theirs.
+"""Compare learned betas with the best fixed beta of a grid, and with tuned baselines.
 
-Everybody may simulate the same number of rounds to choose or to learn; all are tested on problems that nobody was tuned on.
+Tuning and learning simulate the same number of rounds; all policies are tested on the same held-out problems.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from experiments.paper.studies import ratio
+from experiments.progress import Track
+from experiments.sizes import Budget
+from experiments.statistics import ratio, standard_error
 from experiments.tables import Rows, having
-from experiments.worth.settings import Maker, Setting, lin_ts, lin_ucb, play, soft
+from experiments.worth.settings import Maker, Setting, final_regret, lin_ts, lin_ucb, soft
 from torch_softucb.learning.dual import Dual
 from torch_softucb.learning.fitting import fit_episodes
 from torch_softucb.learning.optimisers import default_optimisation
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.policies.beta.schedule import ScheduleBeta
 
-Track = Callable[..., Iterable[Any]]
-BASELINES = {"LinUCB": (lin_ucb, 0.03, 4.0), "LinTS": (lin_ts, 0.01, 2.0)}  # maker, ends of the grid
-GRID_ENDS = (0.03, 4.0)
+BASELINES = {"LinUCB": (lin_ucb, 0.03, 4.0), "LinTS": (lin_ts, 0.01, 2.0)}  # name: maker, ends of its grid
+BEST_FIXED = "SoftUCB, best fixed beta"
+GRID_ENDS = (0.03, 4.0)  # of SoftUCB's beta
 PRETRAINED = "pretrained"
 
 
-@dataclass(frozen=True)
-class Budget:
-    """How much is simulated."""
-
-    test: int = 16384  # problems
-    tune: int = 1024  # problems for each point of a grid
-    points: int = 40
-    horizon: int = 1024
-    trajectories: int = 512  # a training step
-
-    def steps(self, per_step: int) -> int:
-        """Training steps that cost as many rounds as a grid does."""
-        return max(1, self.points * self.tune // per_step)
-
-
-FULL = Budget()
-QUICK = Budget(test=16, tune=8, points=3, horizon=24, trajectories=8)
-
-
 def grid(low: float, high: float, points: int) -> list[float]:
+    """Return ``points`` values from ``low`` to ``high``, evenly spaced in the logarithm."""
     spread = (math.log(high) - math.log(low)) / (points - 1)
     return [math.exp(math.log(low) + i * spread) for i in range(points)]
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """A way to learn: an estimator, what it moves, and by which steps."""
+    """One way to learn beta: the estimator and the parameters that it trains."""
 
-    estimator: str
-    eta: float | str = 0.0
+    estimator: str  # key of ESTIMATORS
+    eta: float | str = 0.0  # weight of the constraint, or "auto"
     beta: str = "number"  # or "schedule", "situation"
     learn_delta: bool = False
-    rollouts: int = 1  # for each trajectory of a step
-    start: float = 1.0
+    rollouts: int = 1  # simulations per trajectory and step
+    start: float = 1.0  # initial beta
 
 
 LESSONS = {
@@ -73,12 +58,12 @@ LESSONS = {
 
 
 def _learner(lesson: Lesson, horizon: int) -> Callable[[int, int], SoftUCBPolicy]:
-    """Policies of all sizes that share what is learned."""
+    """Return a function that builds policies of all sizes, which share what is learned."""
     # the network continues from the packaged one; the cost of training that is not counted here
     first = SoftUCBPolicy.pretrained(1, horizon=horizon) if lesson.beta == "situation" else SoftUCBPolicy(1)
-    settings = {"delta": float(first.delta), "learn_delta": lesson.learn_delta, "coldness": "smooth"}
+    settings: dict[str, Any] = {"delta": float(first.delta), "learn_delta": lesson.learn_delta, "coldness": "smooth"}
     module = ScheduleBeta(horizon) if lesson.beta == "schedule" else first.beta_module
-    template = SoftUCBPolicy(1, beta_init=lesson.start if module is None else module, **settings)  # type: ignore[arg-type]
+    template = SoftUCBPolicy(1, beta_init=lesson.start if module is None else module, **settings)
 
     def make(dim: int, horizon: int) -> SoftUCBPolicy:
         beta = lesson.start if module is None else module.for_horizon(horizon)
@@ -92,7 +77,7 @@ def _learner(lesson: Lesson, horizon: int) -> Callable[[int, int], SoftUCBPolicy
 
 
 def learn(lesson: Lesson, setting: Setting, budget: Budget) -> tuple[Maker, float | None]:
-    """Policies that have learned, and their beta if it is a number; regret is weighed as SoftUCBMeta does it."""
+    """Learn policies of all sizes; also return beta if it is a number. Regret is weighted as SoftUCBMeta does."""
     make = _learner(lesson, budget.horizon)
     steps = budget.steps(budget.trajectories * lesson.rollouts)
     eta: float | Dual = Dual(0.85) if isinstance(lesson.eta, str) else lesson.eta
@@ -114,54 +99,61 @@ def learn(lesson: Lesson, setting: Setting, budget: Budget) -> tuple[Maker, floa
 
 
 def worth(setting: Setting, budget: Budget, track: Track) -> tuple[Rows, Rows]:
-    """Regrets on a setting's test problems: (contenders, curves over beta)."""
-    curves: Rows = []
-    tested = _grids(setting, budget, curves, track)
+    """Compare all policies on one setting.
+
+    Returns:
+        Regret of each policy on the test problems, and curves of the regret over the grids.
+    """
+    tested, curves = _best_of_grids(setting, budget, track)
     rows = [_row(setting, name, value, regret, tested) for name, (value, regret) in tested.items()]
-    for task in track([*LESSONS, PRETRAINED], description=f"{setting.title}: learning"):
+    for task in track([*LESSONS, PRETRAINED], f"{setting.title}: learning"):
         beta: float | None = None
         if task == PRETRAINED:
             maker: Maker = lambda dim, horizon: SoftUCBPolicy.pretrained(dim, horizon=horizon)  # noqa: E731
         else:
             maker, beta = learn(LESSONS[task], setting, budget)
-        regret = play(maker, setting.games("test", budget.test, budget.horizon)).regret
+        regret = final_regret(maker, setting.episodes("test", budget.test, budget.horizon))
         rows.append(_row(setting, f"SoftUCB, {task}", beta, regret, tested))
     return rows, curves
 
 
-def _grids(setting: Setting, budget: Budget, curves: Rows, track: Track) -> dict[str, Any]:
-    """Everybody's best of a grid on the tuning problems, played on the test problems; SoftUCB's curve over beta."""
-    found: dict[str, Any] = {}
-    for name, (make, low, high) in {"SoftUCB, best fixed beta": (soft, *GRID_ENDS), **BASELINES}.items():
+Tested = dict[str, tuple[float, Tensor]]  # name: best value of its grid, regret on the test problems (N,)
+
+
+def _best_of_grids(setting: Setting, budget: Budget, track: Track) -> tuple[Tested, Rows]:
+    """Tune each policy on the tuning problems and test the best value; also return the curves over the grids."""
+    tested: Tested = {}
+    curves: Rows = []
+    for name, (make, low, high) in {BEST_FIXED: (soft, *GRID_ENDS), **BASELINES}.items():
         tuned = []
-        for value in track(grid(low, high, budget.points), description=f"{setting.title}: {name}"):
-            regret = play(make(value), setting.games("tune", budget.tune, budget.horizon)).regret
+        for value in track(grid(low, high, budget.points), f"{setting.title}: {name}"):
+            regret = final_regret(make(value), setting.episodes("tune", budget.tune, budget.horizon))
             tuned.append((float(regret.mean()), value))
-            error = float(regret.std() / len(regret) ** 0.5)
-            curves.append({"setting": setting.title, "policy": name, "value": value, "regret": tuned[-1][0], "error": error})
+            row = {"setting": setting.title, "policy": name, "value": value, "regret": tuned[-1][0]}
+            curves.append(row | {"error": standard_error(regret)})
         best = min(tuned)[1]
-        found[name] = (best, play(make(best), setting.games("test", budget.test, budget.horizon)).regret)
-    return found
+        tested[name] = (best, final_regret(make(best), setting.episodes("test", budget.test, budget.horizon)))
+    return tested, curves
 
 
-def _row(setting: Setting, name: str, value: float | None, regret: Any, tested: dict[str, Any]) -> dict[str, Any]:
+def _row(setting: Setting, name: str, value: float | None, regret: Tensor, tested: Tested) -> dict[str, Any]:
     baseline = min(BASELINES, key=lambda name: float(tested[name][1].mean()))
-    times, _, most = ratio(regret, tested[baseline][1])
-    over_best, _, over_most = ratio(regret, tested["SoftUCB, best fixed beta"][1])
+    to_baseline, _, to_baseline_high = ratio(regret, tested[baseline][1])
+    to_fixed, _, to_fixed_high = ratio(regret, tested[BEST_FIXED][1])
     return {
         "setting": setting.title,
-        "contender": name,
+        "policy": name,
         "value": "" if value is None else value,
         "regret": float(regret.mean()),
-        "error": float(regret.std() / len(regret) ** 0.5),
-        "rival": baseline,
-        "ratio": times,
-        "ratio_band": most - times,
-        "over_best_beta": over_best,
-        "over_best_beta_band": over_most - over_best,
+        "error": standard_error(regret),
+        "baseline": baseline,
+        "ratio": to_baseline,
+        "ratio_band": to_baseline_high - to_baseline,
+        "over_best_beta": to_fixed,
+        "over_best_beta_band": to_fixed_high - to_fixed,
     }
 
 
 def best_rows(rows: Rows, setting: str) -> Rows:
-    """A setting's contenders, the least regret first."""
+    """Return the rows of a setting, the lowest regret first."""
     return sorted(having(rows, setting=setting), key=lambda row: row["regret"])
