@@ -17,7 +17,7 @@ def values_readable(tensor: Tensor) -> bool:
 def check_float_tensor(
     where: str, name: str, tensor: object, *, dtype: torch.dtype | None = None, device: torch.device | None = None
 ) -> None:
-    """Check that ``tensor`` is a floating point tensor, of the policy's ``dtype`` and on ``device`` where these are given."""
+    """Check that ``tensor`` is a floating point tensor, with the policy's ``dtype`` and on ``device`` if these are given."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{where}: {name} must be a floating point tensor, got {type(tensor).__name__}")
     if not tensor.is_floating_point():
