@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from torch_softucb import functional as F
 from torch_softucb.checks import check_choice, check_finite, check_integer, check_number, check_shape
+from torch_softucb.functional.gradient import _reward_and_gradient
+from torch_softucb.functional.prequential import _add_residuals
 from torch_softucb.policies._checks import check_offered, check_policy
 from torch_softucb.policies.decision import Decision
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
@@ -108,7 +110,7 @@ class OnlineBeta(nn.Module):
         check_shape("OnlineBeta.observe", "reward", reward.shape, reward.shape == x.shape[:-1], f"{tuple(x.shape[:-1])}")
         check_finite("OnlineBeta.observe", "reward", reward)
         mu_hat, width = (value.squeeze(-1).reshape(-1) for value in (predicted.mu_hat, predicted.width))
-        sums = F.add_residuals(F.Residuals(self.weight, self.squares), mu_hat, width, reward.reshape(-1).to(mu_hat))
+        sums = _add_residuals(F.Residuals(self.weight, self.squares), mu_hat, width, reward.reshape(-1).to(mu_hat))
         self.weight.copy_(sums.weight)
         self.squares.copy_(sums.squares)
 
@@ -117,7 +119,7 @@ class OnlineBeta(nn.Module):
         """Move beta by a batch of decisions."""
         (policy,) = self._policy
         gamma = check_offered("OnlineBeta", "a gradient", decision.gamma, type(policy).__name__)
-        slope = F.reward_and_gradient(decision.probs, decision.mu_hat, decision.width, gamma)[1]
+        slope = _reward_and_gradient(decision.probs, decision.mu_hat, decision.width, gamma)[1]
         bandits = policy.batch_shape.numel()
         if int(self.decisions) >= self.horizon * bandits:
             return
