@@ -1,19 +1,29 @@
-"""Files that are whole at every moment."""
+"""Write files atomically: after a crash the old contents or the new ones are there, never a part."""
 
 import contextlib
+import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+_CAN_SYNC_FOLDERS = os.name != "nt"  # Windows does not let a program open a folder
+
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Write beside the target, sync, then rename: kill -9 leaves the old file or the new one, never half of one.
+    """Open a file for writing that replaces ``path`` only when the block ends without an exception.
 
-    The temporary file lies in the target's own folder; one from another folder may lie on another filesystem, and a move
-    between filesystems is a copy. What a killed process left of one is removed.
+    The data is written to a temporary file, synced to disk, and renamed. A process that is killed at any point leaves the
+    old file or the new one. The temporary file is in the target's own folder: another folder may be on another filesystem,
+    where a move is a copy. Temporary files of processes that were killed are removed.
+
+    Args:
+        path: file to create or replace; its folder must exist.
+
+    Yields:
+        The temporary file, open for writing bytes.
 
     Example:
         >>> import tempfile
@@ -24,9 +34,9 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         (b'1 2 3', ['numbers'])
     """
     target = Path(path)
-    for left in target.parent.glob(f".{target.name}.*.tmp"):
+    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
         with contextlib.suppress(FileNotFoundError):
-            left.unlink()
+            leftover.unlink()
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -41,7 +51,12 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names in a folder safe."""
+    """Make the creation, renaming and removal of files in ``folder`` durable.
+
+    Does nothing on Windows, where a folder cannot be opened and the filesystem journals such changes itself.
+    """
+    if not _CAN_SYNC_FOLDERS:
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -49,6 +64,18 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def unreadable_checkpoint(path: object, error: Exception) -> ValueError:
-    first = (str(error).splitlines() or [type(error).__name__])[0]
-    return ValueError(f"checkpoint {path}: cannot be read, cut short or not a checkpoint ({first}); use another one")
+def unreadable_file(path: str | os.PathLike[str], error: Exception) -> ValueError:
+    """Return the exception to raise for a checkpoint that cannot be loaded.
+
+    Args:
+        path: the checkpoint.
+        error: what the reader raised; the first line of its text becomes part of the message.
+
+    Example:
+        >>> print(unreadable_file("policy.ckpt", EOFError("Ran out of input")))
+        policy.ckpt: cannot be read (Ran out of input); the file is missing, cut short or not a checkpoint; use another copy
+    """
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return ValueError(
+        f"{path}: cannot be read ({reason}); the file is missing, cut short or not a checkpoint; use another copy"
+    )

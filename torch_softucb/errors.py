@@ -1,12 +1,12 @@
 """Exceptions and warnings of the package.
 
-Bad arguments raise :class:`ValueError` or :class:`TypeError`, as in torch. The classes below are for what a caller may want
-to handle by name.
+Bad arguments raise :class:`ValueError` or :class:`TypeError`, as in torch. The classes below are for conditions that a
+caller may want to handle by name.
 """
 
 
 class SoftUCBError(Exception):
-    """Base class of the errors that this package defines."""
+    """Base class of the exceptions that this package defines."""
 
 
 class NumericalError(SoftUCBError, ArithmeticError):
@@ -22,8 +22,8 @@ class JournalError(SoftUCBError, ValueError):
 
 
 class CompileWarning(UserWarning):
-    """The requested backend is not used; the rounds run on another one, with the same numbers."""
+    """The requested backend is not available; the rounds run on another backend, with the same results."""
 
 
 class BetaWarning(UserWarning):
-    """beta grows beyond its theoretical bound."""
+    """The learned beta exceeds its theoretical upper bound."""

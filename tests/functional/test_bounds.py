@@ -31,10 +31,10 @@ def test_eq_16_by_hand():
 
 def test_a_tensor_of_rounds_gives_a_tensor_of_bounds():
     rounds = torch.tensor([1.0, 10.0, 100.0], dtype=torch.double)
-    kind = {"dim": 3, "subgaussian_r": 0.5, "fail_prob": 0.01}
+    settings = {"dim": 3, "subgaussian_r": 0.5, "fail_prob": 0.01}
     for bound in (F.beta_upper_bound, F.thompson_scale):
-        many = bound(horizon=rounds, **kind)
-        assert many.tolist() == pytest.approx([bound(horizon=t, **kind) for t in rounds.tolist()])
+        many = bound(horizon=rounds, **settings)
+        assert many.tolist() == pytest.approx([bound(horizon=t, **settings) for t in rounds.tolist()])
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,6 @@ def test_a_tensor_of_rounds_gives_a_tensor_of_bounds():
     ],
 )
 def test_bad_input(change, name):
-    kind = {"dim": 5, "horizon": 10, "subgaussian_r": 0.5, "fail_prob": 0.1, "ridge_alpha": 1.0, "theta_bound": 1.0}
+    settings = {"dim": 5, "horizon": 10, "subgaussian_r": 0.5, "fail_prob": 0.1, "ridge_alpha": 1.0, "theta_bound": 1.0}
     with pytest.raises(ValueError, match=f"beta_upper_bound: {name}"):
-        F.beta_upper_bound(**(kind | change))
+        F.beta_upper_bound(**(settings | change))

@@ -128,50 +128,26 @@ def test_gamma_zero_gives_the_mean_and_no_beta_gradient():
     assert (grad == 0).all()
 
 
-OPTIMISERS = {
-    "sgd": lambda p: torch.optim.SGD(p, lr=0.3),
-    "momentum": lambda p: torch.optim.SGD(p, lr=0.3, momentum=0.9),
-    "adam": lambda p: torch.optim.Adam(p, lr=0.3),
-    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.3),
-    "lbfgs": lambda p: torch.optim.LBFGS(p, lr=0.3),
-}
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"width": torch.rand(4)}, "width must have shape"),
+        ({"gamma": torch.rand(2)}, "gamma must have shape"),
+        ({"mu_hat": torch.rand(3, 3)}, "mu_hat must have shape"),
+        ({"probs": torch.rand(())}, "probs must have shape"),
+    ],
+)
+def test_bad_input(change, match):
+    inputs = {"probs": torch.rand(3), "mu_hat": torch.rand(3), "width": torch.rand(3), "gamma": torch.tensor(1.0)}
+    with pytest.raises(ValueError, match=f"reward_and_gradient: {match}"):
+        F.reward_and_gradient(**(inputs | change))
 
 
-@pytest.mark.parametrize("name", OPTIMISERS)
-def test_d9_beta_stays_nonnegative_and_comes_back(name):
-    """Pushed to -1 for 30 steps, then to 2 for 100: at 0 meanwhile, free again afterwards."""
-    raw = torch.nn.Parameter(torch.tensor(0.5))
-    optimiser = OPTIMISERS[name]([raw])
-    seen = []
-    for step in range(130):
-        target = -1.0 if step < 30 else 2.0
-
-        def loss(target=target):
-            optimiser.zero_grad()
-            value = (F.nonnegative(raw) - target).square()
-            value.backward()
-            return value
-
-        optimiser.step(loss)
-        seen.append(F.nonnegative(raw).item())
-    assert min(seen) >= 0
-    assert seen[29] == 0
-    assert seen[-1] > 1
-
-
-def test_d9_sgd_does_the_papers_step_exactly():
-    raw = torch.nn.Parameter(torch.tensor(0.5, dtype=torch.double))
-    optimiser = torch.optim.SGD([raw], lr=0.1)
-    (-F.nonnegative(raw) * 3.0).backward()  # g_hat = 3
-    optimiser.step()
-    assert F.nonnegative(raw).item() == 0.5 + 0.1 * 3.0
-
-
-def test_bounded_keeps_values_and_lets_a_gradient_leave_either_end():
-    raw = torch.tensor([-3.0, -1.0, 0.2, 1.0, 7.0], dtype=torch.double, requires_grad=True)
-    value = F.bounded(raw, -1.0, 1.0)
-    assert torch.equal(value, raw.detach().clamp(-1, 1))
-    (rising,) = torch.autograd.grad(value, raw, -torch.ones(5, dtype=torch.double), retain_graph=True)
-    assert rising.tolist() == [-1.0, -1.0, -1.0, -1.0, 0.0]  # descent raises: only what is beyond the upper end stays
-    (falling,) = torch.autograd.grad(value, raw, torch.ones(5, dtype=torch.double))
-    assert falling.tolist() == [0.0, 1.0, 1.0, 1.0, 1.0]
+def test_closed_form_with_two_batch_dims():
+    beta, mu_hat, width, gamma = _inputs((2, 3))
+    probs = F.arm_probabilities(F.soft_ucb_index(mu_hat, width, beta), gamma)
+    value, slope = F.reward_and_gradient(probs, mu_hat, width, gamma)
+    for i in range(2):
+        for j in range(3):
+            one = F.reward_and_gradient(probs[i, j], mu_hat[i, j], width[i, j], gamma[i, j])
+            torch.testing.assert_close((value[i, j], slope[i, j]), one, atol=1e-12, rtol=0)

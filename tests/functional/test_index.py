@@ -62,6 +62,6 @@ def test_arms_permuted_permutes_the_index():
     ],
 )
 def test_bad_input(change, match):
-    kind = {"mu_hat": torch.rand(3), "width": torch.rand(3), "beta": torch.tensor(1.0), "mask": None} | change
+    inputs = {"mu_hat": torch.rand(3), "width": torch.rand(3), "beta": torch.tensor(1.0), "mask": None} | change
     with pytest.raises(ValueError, match=match):
-        F.soft_ucb_index(kind["mu_hat"], kind["width"], kind["beta"], mask=kind["mask"])
+        F.soft_ucb_index(inputs["mu_hat"], inputs["width"], inputs["beta"], mask=inputs["mask"])

@@ -114,7 +114,7 @@ def test_a_file_cut_short_is_named(tmp_path):
     io = AtomicCheckpointIO()
     io.save_checkpoint({"weights": torch.zeros(1000)}, path)
     path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(ValueError, match=r"checkpoint .*last.ckpt: cannot be read, cut short or not a checkpoint"):
+    with pytest.raises(ValueError, match=r"last.ckpt: cannot be read .*cut short or not a checkpoint"):
         io.load_checkpoint(path)
     with pytest.raises(ValueError, match="cannot be read"):
         io.load_checkpoint(tmp_path / "none.ckpt")

@@ -1,4 +1,4 @@
-"""Input checks that three or more modules share; other checks live beside their caller."""
+"""Input checks that several folders share; checks of one folder are in its ``_checks.py`` or in the file that calls them."""
 
 from torch_softucb.checks.numbers import (
     check_choice,
@@ -18,6 +18,7 @@ from torch_softucb.checks.tensors import (
     check_mask,
     check_not_negative,
     check_same_dtype,
+    check_same_shape,
     check_shape,
     values_readable,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "check_number",
     "check_range",
     "check_same_dtype",
+    "check_same_shape",
     "check_shape",
     "check_span",
     "values_readable",

@@ -1,8 +1,7 @@
-"""Checks of numbers and choices."""
+"""Checks of numbers, pairs of numbers and choices."""
 
 import math
 from collections.abc import Collection
-from typing import Any
 
 
 def check_number(
@@ -15,17 +14,39 @@ def check_number(
     open_low: bool = False,
     closed_high: bool = False,
 ) -> float:
-    """A finite number in ``[low, high)``; ``open_low`` leaves low out, ``closed_high`` takes high in."""
-    span = f"{'(' if open_low else '['}{low:g}, {high:g}{']' if closed_high else ')'}"
+    """Check that ``value`` is a finite number in ``[low, high)`` and return it as a float.
+
+    Args:
+        where: function or class that error messages begin with.
+        name: argument that error messages name.
+        value: what the caller passed.
+        low: smallest value allowed.
+        high: upper end of the interval.
+        open_low: exclude ``low``.
+        closed_high: include ``high``.
+
+    Raises:
+        TypeError: ``value`` is not a number, or is a bool.
+        ValueError: ``value`` is outside the interval, infinite or NaN.
+
+    Example:
+        >>> check_number("f", "x", 1, low=0.0)
+        1.0
+        >>> check_number("f", "x", 0.0, low=0.0, open_low=True)
+        Traceback (most recent call last):
+        ValueError: f: x must be in (0, inf), got 0.0
+    """
+    interval = f"{'(' if open_low else '['}{low:g}, {high:g}{']' if closed_high else ')'}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{where}: {name} must be a number in {span}, got {type(value).__name__}")
+        raise TypeError(f"{where}: {name} must be a number in {interval}, got {type(value).__name__}")
     inside = math.isfinite(value) and low <= value <= high
     if not inside or (open_low and value == low) or (not closed_high and value == high):
-        raise ValueError(f"{where}: {name} must be in {span}, got {value}")
+        raise ValueError(f"{where}: {name} must be in {interval}, got {value}")
     return float(value)
 
 
 def check_integer(where: str, name: str, value: object, *, low: int) -> int:
+    """Check that ``value`` is an int of at least ``low`` and return it."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{where}: {name} must be a whole number, at least {low}, got {value!r}")
     if value < low:
@@ -34,12 +55,16 @@ def check_integer(where: str, name: str, value: object, *, low: int) -> int:
 
 
 def check_choice(where: str, name: str, value: object, choices: Collection[str]) -> None:
+    """Check that ``value`` is one of ``choices``."""
     if value not in choices:
         raise ValueError(f"{where}: {name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
-def check_delta(where: str, delta: float) -> float:
-    """Departure D2: below 0.5 the coldness can be negative and Lemma 2's proof fails."""
+def check_delta(where: str, delta: object) -> float:
+    """Check that ``delta`` is in [0.5, 1) and return it as a float.
+
+    Departure D2: below 0.5 the coldness can be negative, and the proof of Lemma 2 fails.
+    """
     if isinstance(delta, bool) or not isinstance(delta, (int, float)):
         raise TypeError(f"{where}: delta must be a number in [0.5, 1), got {type(delta).__name__}")
     if not 0.5 <= delta < 1.0:
@@ -47,18 +72,26 @@ def check_delta(where: str, delta: float) -> float:
     return float(delta)
 
 
-def check_range(where: str, name: str, value: Any, *, low: float, high: float = math.inf) -> None:
-    fine = isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(end, int | float) for end in value)
-    if not fine or not low <= value[0] <= value[1] < high or not value[0] > 0:
-        least, most = f">= {low:g}" if low else "> 0", "" if math.isinf(high) else f" and below {high:g}"
-        raise ValueError(f"{where}: {name} must be (low, high), low {least} and high not below it{most}, got {value!r}")
+def check_range(where: str, name: str, value: object, *, low: float, high: float = math.inf) -> None:
+    """Check that ``value`` is a pair of positive numbers ``(first, last)`` with low <= first <= last < high."""
+    if isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(end, int | float) for end in value):
+        first, last = value
+        if first > 0 and low <= first <= last < high:
+            return
+    smallest = f">= {low:g}" if low else "> 0"
+    largest = "" if math.isinf(high) else f" and below {high:g}"
+    raise ValueError(
+        f"{where}: {name} must be (low, high) with low {smallest} and high not below low{largest}, got {value!r}"
+    )
 
 
 def check_divides(where: str, name: str, value: int, by: str, parts: int) -> None:
+    """Check that ``value`` is a multiple of ``parts``; ``by`` names in the plural what is counted by ``parts``."""
     if value % parts:
         raise ValueError(f"{where}: {name} must be a multiple of the number of {by}, {parts}, got {value}")
 
 
-def check_span(where: str, low: float, high: float) -> tuple[float, float]:
-    low = check_number(where, "reward_low", low, low=-math.inf, open_low=True)
-    return low, check_number(where, "reward_high", high, low=low, open_low=True)
+def check_span(where: str, low: object, high: object) -> tuple[float, float]:
+    """Check that rewards have a finite, non-empty range ``[low, high]`` and return its ends."""
+    first = check_number(where, "reward_low", low, low=-math.inf, open_low=True)
+    return first, check_number(where, "reward_high", high, low=first, open_low=True)

@@ -1,4 +1,4 @@
-"""Checks of tensors: dtype, shape, values."""
+"""Checks of tensors: dtype, device, shape and values."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def values_readable(tensor: Tensor) -> bool:
-    """Not while torch traces the code, or maps it over a tensor."""
+    """Return whether Python may read the tensor's values; not under ``torch.compile`` or ``torch.func`` transforms."""
     if torch.compiler.is_compiling():
         return False
     return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
@@ -17,6 +17,7 @@ def values_readable(tensor: Tensor) -> bool:
 def check_float_tensor(
     where: str, name: str, tensor: object, *, dtype: torch.dtype | None = None, device: torch.device | None = None
 ) -> None:
+    """Check that ``tensor`` is a floating point tensor, with the policy's ``dtype`` and on ``device`` if these are given."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{where}: {name} must be a floating point tensor, got {type(tensor).__name__}")
     if not tensor.is_floating_point():
@@ -31,24 +32,34 @@ def check_float_tensor(
 
 
 def check_shape(where: str, name: str, shape: Sequence[int], ok: bool, expected: str) -> None:
+    """Raise an error that names the ``expected`` shape unless ``ok``."""
     if not ok:
         raise ValueError(f"{where}: {name} must have shape {expected}, got {tuple(shape)}")
 
 
+def check_same_shape(where: str, name: str, tensor: Tensor, like_name: str, like: Tensor) -> None:
+    """Check that ``tensor`` has the shape of ``like``."""
+    if tensor.shape != like.shape:
+        expected = f"{tuple(like.shape)}, as {like_name} has"
+        check_shape(where, name, tensor.shape, False, expected)
+
+
 def check_arm_axis(where: str, name: str, tensor: Tensor) -> None:
+    """Check that the last dimension holds at least one arm."""
     check_shape(where, name, tensor.shape, tensor.dim() >= 1 and tensor.shape[-1] >= 1, "(*B, K) with K >= 1")
 
 
 def check_batch(where: str, name: str, tensor: Tensor, batch: torch.Size) -> None:
-    """``()`` or the batch shape itself: one number for all, or one a bandit."""
+    """Check that ``tensor`` has shape ``()``, one value for all bandits, or the batch shape, one value per bandit."""
     check_shape(where, name, tensor.shape, tensor.shape in ((), batch), f"() or {tuple(batch)}")
 
 
 def check_finite(where: str, name: str, tensor: Tensor) -> None:
-    if not values_readable(tensor) or math.isfinite(tensor.detach().sum().item()):  # NaN and inf reach the sum
+    """Check that no value is NaN or infinite."""
+    if not values_readable(tensor) or math.isfinite(tensor.detach().sum().item()):  # NaN and inf propagate to the sum
         return
     bad = ~tensor.isfinite()
-    if bool(bad.any()):  # else it was only the sum that overflowed
+    if bool(bad.any()):  # otherwise only the sum overflowed
         first = tuple(bad.nonzero()[0].tolist())
         raise ValueError(
             f"{where}: {name} must be finite, got {int(bad.sum())} NaN or infinite of {tensor.numel()} values, "
@@ -57,7 +68,14 @@ def check_finite(where: str, name: str, tensor: Tensor) -> None:
 
 
 def check_mask(where: str, mask: object, shape: Sequence[int], *, device: torch.device | None = None) -> None:
-    """A bool tensor of the arms' shape ``(*B, K)``, or ``(K,)`` for all, with an allowed arm in every row."""
+    """Check that ``mask`` is None or a bool tensor that allows at least one arm in every row.
+
+    Args:
+        where: function or class that error messages begin with.
+        mask: what the caller passed; True marks an allowed arm.
+        shape: ``(*B, K)``; a mask of shape ``(K,)`` applies to all rows.
+        device: where the mask must be; None accepts any device.
+    """
     if mask is None:
         return
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
@@ -76,7 +94,7 @@ def check_mask(where: str, mask: object, shape: Sequence[int], *, device: torch.
 
 
 def check_arm_ids(where: str, arm: object, batch: torch.Size, num_arms: int) -> None:
-    """Chosen arms: int64 of the decision's batch shape, each in ``[0, K)``."""
+    """Check that ``arm`` holds one arm number in ``[0, num_arms)`` per bandit: int64, of shape ``batch``."""
     if not isinstance(arm, Tensor) or arm.dtype != torch.int64:
         got = f"dtype {arm.dtype}" if isinstance(arm, Tensor) else type(arm).__name__
         raise TypeError(f"{where}: arm must be an int64 tensor of arm numbers, got {got}")
@@ -88,11 +106,13 @@ def check_arm_ids(where: str, arm: object, batch: torch.Size, num_arms: int) -> 
 
 
 def check_not_negative(where: str, name: str, tensor: Tensor) -> None:
+    """Check that every value is finite and at least 0."""
     check_finite(where, name, tensor)
     if tensor.numel() and bool((tensor < 0).any()):
         raise ValueError(f"{where}: {name} must be at least 0, got {float(tensor.min())}")
 
 
 def check_same_dtype(where: str, name: str, tensor: Tensor, other: str, dtype: torch.dtype) -> None:
+    """Check that ``tensor`` has ``dtype``; ``other`` names its owner in the possessive, such as "the arms'"."""
     if tensor.dtype != dtype:
         raise TypeError(f"{where}: {name} must have {other} dtype {dtype}, got {tensor.dtype}; use {name}.to({dtype})")

@@ -1,7 +1,13 @@
-"""Pure formulas of the paper, one idea a file; any leading batch shape, float32 or float64, masks on every arm axis."""
+"""The formulas as pure functions: any leading batch shape ``*B``, float32 or float64, a mask wherever there is an arm axis.
+
+A public function checks its arguments. Where policies, backends or trainers need the formula in every round, the public
+function is its checks plus a call of a private function in the same file (leading underscore), and they call that one.
+Functions that work element by element broadcast and have no checks.
+"""
 
 from torch_softucb.functional.bounds import beta_upper_bound, regret_bound, thompson_scale
 from torch_softucb.functional.confidence import coverage, num_suboptimal
+from torch_softucb.functional.constraints import bounded, nonnegative, nonnegative_gradient
 from torch_softucb.functional.control_variates import enough_to_fit, leave_one_out, linear_prediction
 from torch_softucb.functional.dual import (
     coverage_error,
@@ -12,13 +18,7 @@ from torch_softucb.functional.dual import (
     unsigned_slope,
 )
 from torch_softucb.functional.evidence import LinearPosterior, bayesian_ridge
-from torch_softucb.functional.gradient import (
-    bounded,
-    expected_reward,
-    nonnegative,
-    nonnegative_gradient,
-    reward_and_gradient,
-)
+from torch_softucb.functional.gradient import expected_reward, reward_and_gradient
 from torch_softucb.functional.index import soft_ucb_index
 from torch_softucb.functional.objective import (
     Objective,

@@ -1,21 +1,26 @@
-"""eta as a dual variable: it rises while the confidence bounds cover less than they should, and falls while they cover more.
+"""eta as a dual variable: it rises while the confidence bounds cover too few arms and falls while they cover too many.
 
-In Eq. 11 eta is the multiplier of |mu - mu_hat| <= beta width, for all arms and rounds. Asking for it always costs regret;
-asked for in a share of the cases, eta is found by dual ascent on log eta, and where it started does not matter. The error is
-taken in logits, so that a coverage of 0.999 is as far from 0.95 as 0.27 is, and part of it acts at once (an augmented
-Lagrangian), which keeps beta and eta from circling each other.
+In Eq. 11 eta is the multiplier of |mu - mu_hat| <= beta width, for all arms and rounds. Requiring the bound always costs
+regret. Here it is required for a target share of the cases, and eta follows by dual ascent on log eta, so that its start
+does not matter. The coverage error is measured in logits: 0.999 is as far above 0.95 as 0.27 is below it. Part of the error
+acts immediately (an augmented Lagrangian), which keeps beta and eta from oscillating. All functions work element by element.
 """
 
 import torch
 from torch import Tensor
 
-INTEGRAL, PROPORTIONAL = 0.25, 2.5  # of the error: what it adds to log eta for good, and in this step alone
-MOST_TARGET = 0.999  # of a coverage, as it is measured and as it may be asked for
-_MOST_LOG = 30.0  # of |log eta|: a target that no beta meets must not wind it up beyond what exp can hold
+INTEGRAL = 0.25  # share of the error that is added to log eta permanently
+PROPORTIONAL = 2.5  # share of the error that acts in the current step only
+MOST_TARGET = 0.999  # largest coverage, both as a target and as measured
+_MOST_LOG = 30.0  # largest |log eta|: a target that no beta reaches would otherwise drive exp(log eta) to overflow
 
 
-def coverage_error(coverage: Tensor, target: float) -> Tensor:  # (), () -> ()
-    """logit(target) - logit(coverage), coverage kept within [0.001, 0.999].
+def coverage_error(coverage: Tensor, target: float) -> Tensor:  # () -> ()
+    """Return logit(target) - logit(coverage), with the coverage clamped to [0.001, 0.999].
+
+    Args:
+        coverage: measured share of arms whose confidence bound holds.
+        target: share required, in (0, 0.999].
 
     Example:
         >>> coverage_error(torch.tensor(0.5), 0.9)  # log 9
@@ -25,17 +30,40 @@ def coverage_error(coverage: Tensor, target: float) -> Tensor:  # (), () -> ()
 
 
 def dual_eta(log_eta: Tensor, error: Tensor) -> Tensor:  # (), () -> ()
-    """The eta that weighs the penalty in this step."""
+    """Return the eta that weights the penalty in the current step.
+
+    Args:
+        log_eta: the dual variable.
+        error: from :func:`coverage_error`.
+
+    Example:
+        >>> dual_eta(torch.tensor(0.0), torch.tensor(0.4))  # exp(2.5 * 0.4)
+        tensor(2.7183)
+    """
     return (log_eta + PROPORTIONAL * error).exp()
 
 
 def dual_ascent(log_eta: Tensor, error: Tensor) -> Tensor:  # (), () -> ()
-    """log eta of the next step; projected on eta >= 0 by being a logarithm, and kept within e^-30 and e^30."""
+    """Return log eta for the next step, clamped to [-30, 30]; in log space eta >= 0 needs no projection.
+
+    Args:
+        log_eta: the dual variable.
+        error: from :func:`coverage_error`.
+
+    Example:
+        >>> dual_ascent(torch.tensor(0.0), torch.tensor(0.4))  # 0.25 * 0.4
+        tensor(0.1000)
+    """
     return (log_eta + INTEGRAL * error).clamp(-_MOST_LOG, _MOST_LOG)
 
 
 def lagrangian_size(reward: Tensor, penalty: Tensor, eta: Tensor) -> Tensor:  # (), (), () -> () above 0
-    """Size of the Lagrangian's two parts: what they are divided by, so that no eta makes a step large.
+    """Sum of the absolute values of the Lagrangian's two parts; steps are divided by it, so that no eta makes one large.
+
+    Args:
+        reward: reward part of beta's gradient.
+        penalty: penalty part at eta = 1.
+        eta: weight of the penalty.
 
     Example:
         >>> lagrangian_size(torch.tensor(-0.03), torch.tensor(10.0), torch.tensor(0.002))
@@ -46,7 +74,12 @@ def lagrangian_size(reward: Tensor, penalty: Tensor, eta: Tensor) -> Tensor:  # 
 
 
 def normalised_slope(reward: Tensor, penalty: Tensor, eta: Tensor) -> Tensor:  # (), (), () -> () in [-1, 1]
-    """Ascent direction of the Lagrangian over the size of its two parts: a step that no eta can make large.
+    """Ascent direction of the Lagrangian in beta, divided by :func:`lagrangian_size`.
+
+    Args:
+        reward: reward part of beta's gradient.
+        penalty: penalty part at eta = 1.
+        eta: weight of the penalty.
 
     Example:
         >>> normalised_slope(torch.tensor(-0.03), torch.tensor(10.0), torch.tensor(0.002))  # (-0.03 + 0.02) / 0.05
@@ -56,21 +89,29 @@ def normalised_slope(reward: Tensor, penalty: Tensor, eta: Tensor) -> Tensor:  #
 
 
 def unsigned_slope(
-    reward: Tensor,  # (*B,) reward part of beta's gradient
-    penalty: Tensor,  # (*B,) penalty part at eta = 1, above 0
+    reward: Tensor,  # (*B,)
+    penalty: Tensor,  # (*B,)
     log_eta: Tensor,  # (*B,)
-    error: Tensor,  # (*B,) coverage_error
+    error: Tensor,  # (*B,)
 ) -> Tensor:  # (*B,) in [-1, 1]
-    """:func:`normalised_slope` of one trajectory in progress: the reward part counts as a push down, whatever its sign.
+    """:func:`normalised_slope` for a single trajectory, where the reward part always counts as negative.
 
-    Over many trajectories Eq. 13's reward part is below 0, since it never credits exploration. In one it is noisy: where it
-    is above 0 no eta could hold beta back. Where it is 0 (D1: play is uniform) only the error of the coverage speaks.
+    Averaged over many trajectories the reward part of Eq. 13 is negative, because it never credits exploration. On a single
+    trajectory it is noisy: if it is positive, no eta could stop beta from growing; if it is zero (uniform play, D1), only
+    the coverage error drives the step.
+
+    Args:
+        reward: reward part of beta's gradient.
+        penalty: penalty part at eta = 1, above 0.
+        log_eta: the dual variable.
+        error: from :func:`coverage_error`.
 
     Example:
         >>> reward = torch.tensor([-0.06, 0.06, 0.0])
         >>> unsigned_slope(reward, torch.full((3,), 10.0), torch.tensor(0.002).log(), torch.zeros(3))  # 0.02 against 0.06
         tensor([-0.5000, -0.5000,  0.0000])
     """
-    heard = reward != 0
-    down = torch.where(heard, -reward.abs(), -penalty)
-    return normalised_slope(down, penalty, dual_eta(torch.where(heard, log_eta, torch.zeros_like(log_eta)), error))
+    informative = reward != 0
+    down = torch.where(informative, -reward.abs(), -penalty)
+    eta = dual_eta(torch.where(informative, log_eta, torch.zeros_like(log_eta)), error)
+    return normalised_slope(down, penalty, eta)

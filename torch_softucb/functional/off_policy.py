@@ -1,9 +1,10 @@
-"""What a policy would have earned, from decisions that another one made and logged.
+"""Off-policy evaluation: the mean reward of a target policy, from decisions that another policy made and logged.
 
-w = target probability / propensity of the logged action. DM trusts a model of the reward, IPS the propensities, DR both: it
-is right when either is (M. Dudik, J. Langford, L. Li: Doubly robust policy evaluation and learning, ICML 2011). SNIPS
-divides by the sum of the weights (A. Swaminathan, T. Joachims, NIPS 2015). Switch-DR trusts the model alone where weights
-are large (Y.-X. Wang, A. Agarwal, M. Dudik, ICML 2017). All are differentiable in the target policy.
+w = target probability / propensity of the logged action. The direct method (DM) relies on a model of the reward, inverse
+propensity scoring (IPS) on the propensities. The doubly robust estimator (DR) is right when either is (M. Dudik,
+J. Langford, L. Li: Doubly robust policy evaluation and learning, ICML 2011). SNIPS divides by the sum of the weights
+(A. Swaminathan, T. Joachims, NIPS 2015). Switch-DR relies on the model alone where weights are large (Y.-X. Wang,
+A. Agarwal, M. Dudik, ICML 2017). All are differentiable in the target policy.
 """
 
 from statistics import NormalDist
@@ -12,36 +13,40 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_finite, check_integer, check_number
+from torch_softucb.checks import check_finite, check_integer, check_number, check_shape
 from torch_softucb.functional._checks import check_log, check_log_columns, check_overlap
 
 
 class Evaluation(NamedTuple):
-    """An estimate of the mean reward."""
+    """An estimate of a policy's mean reward.
+
+    Attributes:
+        value: ``()`` the estimate.
+        std_error: ``()`` its standard error.
+        low: ``()`` lower end of the confidence interval.
+        high: ``()`` upper end of the confidence interval.
+        effective_sample_size: ``()`` (sum w)^2 / sum w^2, the number of decisions that the estimate effectively uses.
+    """
 
     value: Tensor  # ()
     std_error: Tensor  # ()
-    low: Tensor  # () of the confidence interval
+    low: Tensor  # ()
     high: Tensor  # ()
-    effective_sample_size: Tensor  # () (sum w)^2 / sum w^2: decisions that the estimate rests on
-
-
-def _evaluation(terms: Tensor, weights: Tensor, confidence: float) -> Evaluation:  # (n,), (n,)
-    check_number("off-policy evaluation", "confidence", confidence, low=0.0, high=1.0, open_low=True)
-    value = terms.mean()
-    std_error = terms.std() / len(terms) ** 0.5
-    half = NormalDist().inv_cdf(0.5 + confidence / 2) * std_error
-    size = weights.sum().square() / weights.square().sum().clamp(min=torch.finfo(weights.dtype).tiny)
-    return Evaluation(value, std_error, value - half, value + half, size)
+    effective_sample_size: Tensor  # ()
 
 
 def direct_method(
     target_probs: Tensor,  # (n, K)
-    reward_hat: Tensor,  # (n, K) a model's estimates
+    reward_hat: Tensor,  # (n, K)
     *,
     confidence: float = 0.95,
 ) -> Evaluation:
-    """DM: the model's mean reward under the target policy. Its interval knows nothing of the model's bias.
+    """DM: the model's mean reward under the target policy. The interval does not account for the model's bias.
+
+    Args:
+        target_probs: probabilities of the target policy; every row sums to 1.
+        reward_hat: a model's reward of every candidate.
+        confidence: probability that the interval covers, in (0, 1).
 
     Example:
         >>> direct_method(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([[1.0, 0.0], [1.0, 0.0]])).value
@@ -59,16 +64,21 @@ def inverse_propensity(
     *,
     confidence: float = 0.95,
 ) -> Evaluation:
-    """IPS: mean of w r.
+    """IPS: the mean of w r.
+
+    Args:
+        reward: logged rewards.
+        arm: logged actions.
+        propensity: probability with which each logged action was chosen, in (0, 1].
+        target_probs: probabilities of the target policy; every row sums to 1.
+        confidence: probability that the interval covers, in (0, 1).
 
     Example:
         >>> arm, propensity = torch.tensor([0, 1]), torch.tensor([0.5, 0.5])
         >>> inverse_propensity(torch.tensor([1.0, 3.0]), arm, propensity, torch.tensor([[1.0, 0.0], [1.0, 0.0]])).value
         tensor(1.)
     """
-    check_log("inverse_propensity", reward, arm, propensity, target_probs, None)
-    w = _at(target_probs, arm) / propensity
-    check_overlap("inverse_propensity", w)
+    w = _checked_weights("inverse_propensity", reward, arm, propensity, target_probs)
     return _evaluation(w * reward, w, confidence)
 
 
@@ -80,16 +90,14 @@ def self_normalised(
     *,
     confidence: float = 0.95,
 ) -> Evaluation:
-    """SNIPS: sum w r / sum w; its error by the delta method.
+    """SNIPS: sum w r / sum w, with a standard error by the delta method. The arguments are those of IPS.
 
     Example:
         >>> arm, propensity = torch.tensor([0, 1, 0]), torch.tensor([0.5, 0.5, 0.5])
         >>> self_normalised(torch.tensor([1.0, 3.0, 2.0]), arm, propensity, torch.tensor([[1.0, 0.0]] * 3)).value
         tensor(1.5000)
     """
-    check_log("self_normalised", reward, arm, propensity, target_probs, None)
-    w = _at(target_probs, arm) / propensity
-    check_overlap("self_normalised", w)
+    w = _checked_weights("self_normalised", reward, arm, propensity, target_probs)
     mean = w.mean()
     value = (w * reward).mean() / mean
     return _evaluation(value + w * (reward - value) / mean, w, confidence)
@@ -104,7 +112,16 @@ def doubly_robust(
     *,
     confidence: float = 0.95,
 ) -> Evaluation:
-    """DR: the direct method, corrected by w times the model's error on what was logged."""
+    """DR: the direct method, corrected by w times the model's error on the logged action.
+
+    The arguments are those of :func:`inverse_propensity` and :func:`direct_method`.
+
+    Example:
+        >>> arm, propensity = torch.tensor([0, 0]), torch.tensor([0.5, 0.5])
+        >>> probs, model = torch.tensor([[1.0, 0.0]] * 2), torch.tensor([[2.0, 0.0]] * 2)
+        >>> doubly_robust(torch.tensor([3.0, 1.0]), arm, propensity, probs, model).value  # 2 + 2 * mean(1, -1)
+        tensor(2.)
+    """
     return switch_doubly_robust(reward, arm, propensity, target_probs, reward_hat, threshold=None, confidence=confidence)
 
 
@@ -118,7 +135,16 @@ def switch_doubly_robust(
     threshold: float | None,
     confidence: float = 0.95,
 ) -> Evaluation:
-    """DR that trusts the model alone where w is above ``threshold``.
+    """Switch-DR: :func:`doubly_robust`, without the correction where w is above ``threshold``.
+
+    Args:
+        reward: logged rewards.
+        arm: logged actions.
+        propensity: probability with which each logged action was chosen, in (0, 1].
+        target_probs: probabilities of the target policy; every row sums to 1.
+        reward_hat: a model's reward of every candidate.
+        threshold: largest weight that is used, >= 0; None uses all.
+        confidence: probability that the interval covers, in (0, 1).
 
     Example:
         >>> arm, propensity = torch.tensor([0, 0]), torch.tensor([0.5, 0.01])
@@ -149,10 +175,6 @@ def _doubly_robust_terms(
     return (target_probs * reward_hat).sum(-1) + used * (reward - _at(reward_hat, arm)), used
 
 
-def _at(values: Tensor, arm: Tensor) -> Tensor:  # (n, K), (n,) -> (n,)
-    return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-
-
 def cross_fitted_rewards(
     features: Tensor,  # (n, K, d)
     arm: Tensor,  # (n,)
@@ -161,8 +183,16 @@ def cross_fitted_rewards(
     folds: int = 2,
     ridge_alpha: float = 1.0,
 ) -> Tensor:  # (n, K)
-    """A linear model's reward of every candidate, fitted by ridge regression on the other folds: a row is never estimated
-    from its own reward, which would make DR's interval too short.
+    """Predict the reward of every candidate by ridge regression, with each fold predicted from the other folds.
+
+    No row is predicted from its own reward, which would make the interval of DR too short.
+
+    Args:
+        features: features of every candidate.
+        arm: logged actions.
+        reward: logged rewards.
+        folds: number of folds, at least 2.
+        ridge_alpha: ridge weight.
 
     Example:
         >>> features = torch.eye(2).expand(4, 2, 2)
@@ -171,16 +201,38 @@ def cross_fitted_rewards(
     """
     where = "cross_fitted_rewards"
     check_integer(where, "folds", folds, low=2)
+    check_shape(where, "features", features.shape, features.dim() == 3, "(n, K, d)")
     check_log_columns(where, reward, arm, None, features.shape)
     check_finite(where, "features", features)
     n, _, d = features.shape
     reward = reward.to(features.dtype)
     x = features[torch.arange(n, device=arm.device), arm]
     fold = torch.arange(n, device=arm.device) % folds
-    eye = ridge_alpha * torch.eye(d, dtype=features.dtype, device=features.device)
+    ridge = ridge_alpha * torch.eye(d, dtype=features.dtype, device=features.device)
     estimates = features.new_empty(features.shape[:2])
     for k in range(folds):
         rest, own = x[fold != k], fold == k
-        theta = torch.linalg.solve(rest.mT @ rest + eye, rest.mT @ reward[fold != k])
+        theta = torch.linalg.solve(rest.mT @ rest + ridge, rest.mT @ reward[fold != k])
         estimates[own] = features[own] @ theta
     return estimates
+
+
+def _evaluation(terms: Tensor, weights: Tensor, confidence: float) -> Evaluation:  # (n,), (n,)
+    """Mean of the terms with a normal confidence interval."""
+    check_number("off-policy evaluation", "confidence", confidence, low=0.0, high=1.0, open_low=True)
+    value = terms.mean()
+    std_error = terms.std() / len(terms) ** 0.5
+    half = NormalDist().inv_cdf(0.5 + confidence / 2) * std_error
+    size = weights.sum().square() / weights.square().sum().clamp(min=torch.finfo(weights.dtype).tiny)
+    return Evaluation(value, std_error, value - half, value + half, size)
+
+
+def _checked_weights(where: str, reward: Tensor, arm: Tensor, propensity: Tensor, target_probs: Tensor) -> Tensor:  # (n,)
+    check_log(where, reward, arm, propensity, target_probs, None)
+    w = _at(target_probs, arm) / propensity
+    check_overlap(where, w)
+    return w
+
+
+def _at(values: Tensor, arm: Tensor) -> Tensor:  # (n, K), (n,) -> (n,)
+    return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)

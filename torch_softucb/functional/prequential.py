@@ -1,13 +1,14 @@
-r"""Coverage without known means: how far estimates are off, read from rewards that they had to foretell.
+r"""Coverage without known means: the error of the estimates, measured on rewards that they predicted.
 
-The residual r = y - mu_hat of a played arm, estimate taken before the reward came, holds noise and the estimate's error.
-Were the ridge prior right, r^2 would be noise^2 (1 + width^2) on average, and the error of any arm noise * width. So let
-errors be N(0, (kappa width)^2), with kappa^2 the mean of r^2 / (1 + width^2), each round weighted by width^2: rounds that
-know their arm tell of the noise alone, those that do not tell also how far off theta is. Bounds at beta then hold in a share
-2 Phi(beta / kappa) - 1 of the cases, smooth in beta. Two sums a trajectory are all that is kept.
+The residual r = y - mu_hat of a played arm, with the estimate from before the reward, contains the noise and the error of
+the estimate. If the ridge prior were right, r^2 would be noise^2 (1 + width^2) on average, and the error of any arm would
+have scale noise * width. So errors are modelled as N(0, (kappa width)^2), where kappa^2 is the mean of r^2 / (1 + width^2)
+with each round weighted by width^2: rounds with a small width measure only the noise, rounds with a large width also measure
+the error of theta. Bounds at beta then hold with probability 2 Phi(beta / kappa) - 1, which is smooth in beta. Two running
+sums per trajectory are enough.
 
-A fit of r^2 = noise^2 + kappa^2 width^2 has less bias where the noise is large, but one trajectory tells too little of its
-slope: widths are large in a few rounds only. After 64 rounds its best kappa is 0 in 10 to 45% of the trajectories.
+A fit of r^2 = noise^2 + kappa^2 width^2 has less bias where the noise is large, but a single trajectory determines its slope
+poorly, because widths are large in a few rounds only. After 64 rounds its best kappa is 0 in 10 to 45% of the trajectories.
 """
 
 import math
@@ -16,30 +17,47 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_number
+from torch_softucb.checks import check_number, check_same_shape, check_shape
+from torch_softucb.functional._checks import shape_text
 from torch_softucb.functional.dual import coverage_error, dual_ascent, unsigned_slope
 
-PSEUDO = 1.0  # weight of what is believed before the first residual: that of an arm of width 1
+PSEUDO = 1.0  # weight of the prior belief about kappa, equal to one observation of an arm of width 1
 
 
 class Residuals(NamedTuple):
-    """What the residuals so far say; any batch shape."""
+    """Running sums over the residuals, of any batch shape.
 
-    weight: Tensor  # (*B,) sum of width^2
-    squares: Tensor  # (*B,) sum of width^2 r^2 / (1 + width^2)
+    Attributes:
+        weight: ``(*B,)`` sum of width^2.
+        squares: ``(*B,)`` sum of width^2 r^2 / (1 + width^2).
+    """
+
+    weight: Tensor  # (*B,)
+    squares: Tensor  # (*B,)
 
 
 class DualStep(NamedTuple):
-    gradient: Tensor  # (*B,) where beta should go
-    log_eta: Tensor  # (*B,) of the next round
+    """One step of beta and eta towards the target coverage.
+
+    Attributes:
+        gradient: ``(*B,)`` ascent direction for beta.
+        log_eta: ``(*B,)`` log eta for the next round.
+    """
+
+    gradient: Tensor  # (*B,)
+    log_eta: Tensor  # (*B,)
 
 
-def no_residuals(beta: Tensor, target: float) -> Residuals:  # (*B,)
-    """Before the first reward: as if beta had the target coverage.
+def no_residuals(beta: Tensor, target: float) -> Residuals:  # (*B,) -> (*B,)
+    """Return the sums before the first reward: a prior belief under which ``beta`` has exactly the target coverage.
+
+    Args:
+        beta: confidence width.
+        target: coverage, in (0, 1).
 
     Example:
-        >>> seen = no_residuals(torch.tensor(1.0), 0.85)
-        >>> estimated_coverage(torch.tensor(1.0), error_scale(seen))
+        >>> sums = no_residuals(torch.tensor(1.0), 0.85)
+        >>> estimated_coverage(torch.tensor(1.0), error_scale(sums))
         tensor(0.8500)
     """
     target = check_number("no_residuals", "target", target, low=0.0, high=1.0, open_low=True)
@@ -49,17 +67,32 @@ def no_residuals(beta: Tensor, target: float) -> Residuals:  # (*B,)
 
 def add_residuals(
     sums: Residuals,  # (*B,)
-    mu_hat: Tensor,  # (*B,) or (*B, n) of the arms played, before their rewards came
+    mu_hat: Tensor,  # (*B,) or (*B, n)
     width: Tensor,  # likewise
     reward: Tensor,  # likewise
-) -> Residuals:
-    """One more round of every trajectory, or n at once.
+) -> Residuals:  # (*B,)
+    """Add one round per trajectory, or n rounds at once.
+
+    Args:
+        sums: running sums so far.
+        mu_hat: estimates of the played arms, from before their rewards.
+        width: their widths, likewise.
+        reward: observed rewards.
 
     Example:
-        >>> seen = Residuals(torch.tensor(1.0), torch.tensor(0.25))
-        >>> add_residuals(seen, torch.tensor(0.5), torch.tensor(1.0), torch.tensor(1.5))
+        >>> sums = Residuals(torch.tensor(1.0), torch.tensor(0.25))
+        >>> add_residuals(sums, torch.tensor(0.5), torch.tensor(1.0), torch.tensor(1.5))
         Residuals(weight=tensor(2.), squares=tensor(0.7500))
     """
+    where, batch = "add_residuals", sums.weight.shape
+    fits = mu_hat.shape == batch or mu_hat.shape[:-1] == batch
+    check_shape(where, "mu_hat", mu_hat.shape, fits, f"{tuple(batch)} or {shape_text(*batch, 'n')}")
+    check_same_shape(where, "width", width, "mu_hat", mu_hat)
+    check_same_shape(where, "reward", reward, "mu_hat", mu_hat)
+    return _add_residuals(sums, mu_hat, width, reward)
+
+
+def _add_residuals(sums: Residuals, mu_hat: Tensor, width: Tensor, reward: Tensor) -> Residuals:
     weight = width.square()
     squares = weight * (reward - mu_hat).square() / (1 + weight)
     if width.dim() > sums.weight.dim():
@@ -67,8 +100,11 @@ def add_residuals(
     return Residuals(sums.weight + weight, sums.squares + squares)
 
 
-def error_scale(sums: Residuals) -> Tensor:  # (*B,)
-    """kappa: an estimate is off by about kappa width.
+def error_scale(sums: Residuals) -> Tensor:  # (*B,) -> (*B,)
+    """Return kappa; the error of an estimate is about kappa width.
+
+    Args:
+        sums: running sums, from :func:`no_residuals` and :func:`add_residuals`.
 
     Example:
         >>> error_scale(Residuals(torch.tensor(2.0), torch.tensor(0.5)))
@@ -78,7 +114,11 @@ def error_scale(sums: Residuals) -> Tensor:  # (*B,)
 
 
 def estimated_coverage(beta: Tensor, kappa: Tensor) -> Tensor:  # (*B,), (*B,) -> (*B,)
-    """Share of arms with |mu - mu_hat| <= beta width, if errors are N(0, (kappa width)^2).
+    """Probability that |mu - mu_hat| <= beta width if errors are N(0, (kappa width)^2).
+
+    Args:
+        beta: confidence width.
+        kappa: from :func:`error_scale`.
 
     Example:
         >>> estimated_coverage(torch.tensor(1.0), torch.tensor(0.5))  # two standard deviations
@@ -89,17 +129,25 @@ def estimated_coverage(beta: Tensor, kappa: Tensor) -> Tensor:  # (*B,), (*B,) -
 
 def online_dual_step(
     beta: Tensor,  # (*B,)
-    kappa: Tensor,  # (*B,) error_scale
-    reward: Tensor,  # (*B,) reward part of Eq. 15
-    penalty: Tensor,  # (*B,) its penalty part at eta = 1
+    kappa: Tensor,  # (*B,)
+    reward: Tensor,  # (*B,)
+    penalty: Tensor,  # (*B,)
     log_eta: Tensor,  # (*B,)
     *,
     target: float,
 ) -> DualStep:
-    """A step of beta and one of eta towards the target coverage.
+    """Compute a step of beta and one of eta towards the target coverage.
 
-    beta's is at most beta + kappa, so that a learning rate suits rewards of any scale. At rest beta is kappa times the
-    normal quantile of the target, and eta the one at which Eq. 15 would stay there.
+    The step of beta is at most beta + kappa, so that one learning rate suits rewards of any scale. In equilibrium beta is
+    kappa times the normal quantile of the target, and eta is the value for which Eq. 15 keeps beta there.
+
+    Args:
+        beta: confidence width.
+        kappa: from :func:`error_scale`.
+        reward: reward part of Eq. 15.
+        penalty: penalty part of Eq. 15 at eta = 1.
+        log_eta: the dual variable.
+        target: coverage, in (0, 0.999].
 
     Example:
         >>> beta, kappa, one = torch.tensor(0.5), torch.tensor(0.5), torch.tensor(1.0)
@@ -108,5 +156,5 @@ def online_dual_step(
     """
     error = coverage_error(estimated_coverage(beta, kappa), target)
     slope = unsigned_slope(reward, penalty, log_eta, error)
-    heard = torch.where(reward != 0, error, torch.zeros_like(error))  # else eta had no part in the step
-    return DualStep((beta + kappa) * slope, dual_ascent(log_eta, heard))
+    used = torch.where(reward != 0, error, torch.zeros_like(error))  # eta had no effect on the step where reward is 0
+    return DualStep((beta + kappa) * slope, dual_ascent(log_eta, used))

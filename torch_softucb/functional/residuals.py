@@ -1,30 +1,52 @@
-"""How noisy the rewards were: what the ridge model has left unexplained."""
+"""Noise of the rewards, from the residuals of the ridge model."""
 
 import torch
 from torch import Tensor
 
+from torch_softucb.checks import check_shape
+
 
 def residual_sum(
-    squares: Tensor,  # (*B,) sum y^2
-    root: Tensor,  # (*B, d, d) root root^T = V^-1
-    b: Tensor,  # (*B, d) sum x y
+    squares: Tensor,  # (*B,)
+    root: Tensor,  # (*B, d, d)
+    b: Tensor,  # (*B, d)
 ) -> Tensor:  # (*B,)
-    """min over theta of sum (y - x . theta)^2 + alpha |theta|^2, which is sum y^2 - b . V^-1 b.
+    """Smallest penalised sum of squares, min over theta of sum (y - x . theta)^2 + alpha |theta|^2.
 
-    It is also the sum over rounds of (y - mu_hat)^2 / (1 + width^2), estimates taken before each reward came.
+    It equals sum y^2 - b . V^-1 b, and also the sum over rounds of (y - mu_hat)^2 / (1 + width^2), where each estimate is
+    taken before its reward is observed.
+
+    Args:
+        squares: sum of y^2.
+        root: a matrix with root root^T = V^-1, from :func:`ridge_root`.
+        b: sum of x y.
 
     Example:
         >>> residual_sum(torch.tensor(4.0), torch.eye(1) / 2**0.5, torch.tensor([2.0]))  # y = 2 at x = 1, alpha = 1
         tensor(2.)
     """
-    return (squares - (root.mT @ b.unsqueeze(-1)).square().sum((-2, -1))).clamp(min=0)  # 0 up to rounding
+    where, batch = "residual_sum", b.shape[:-1]
+    check_shape(where, "b", b.shape, b.dim() >= 1, "(*B, d)")
+    check_shape(where, "root", root.shape, root.shape == (*b.shape, b.shape[-1]), f"{(*b.shape, b.shape[-1])}")
+    check_shape(where, "squares", squares.shape, squares.shape == batch, f"{tuple(batch)}")
+    return _residual_sum(squares, root, b)
+
+
+def _residual_sum(squares: Tensor, root: Tensor, b: Tensor) -> Tensor:  # (*B,), (*B, d, d), (*B, d) -> (*B,)
+    return (squares - (root.mT @ b.unsqueeze(-1)).square().sum((-2, -1))).clamp(min=0)  # below 0 by rounding only
 
 
 def log_noise(
-    count: Tensor,  # (*B,) observations
-    residual: Tensor,  # (*B,) residual_sum
+    count: Tensor,  # (*B,)
+    residual: Tensor,  # (*B,)
 ) -> Tensor:  # (*B,)
-    """log of the running residual noise; one residual of 1 is added, so that it is defined before anything was seen.
+    """Logarithm of the running noise estimate, log sqrt((residual + 1) / (count + 1)).
+
+    One residual of 1 is added, so that the estimate is defined before the first observation. Works element by element.
+
+    Args:
+        count: number of observations.
+        residual: from :func:`residual_sum`.
 
     Example:
         >>> log_noise(torch.tensor(99.0), torch.tensor(24.0))  # log 0.5
@@ -34,7 +56,10 @@ def log_noise(
 
 
 def reward_sums(reward: Tensor) -> Tensor:  # (*B, n) -> (*B, 2)
-    """What n more rewards add: their number, and the sum of their squares.
+    """Return the number of rewards and the sum of their squares, to be added to running sums.
+
+    Args:
+        reward: n rewards per bandit.
 
     Example:
         >>> reward_sums(torch.tensor([1.0, 2.0]))

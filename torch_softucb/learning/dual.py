@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch_softucb import functional as F
 from torch_softucb.checks import check_number
 from torch_softucb.functional.dual import MOST_TARGET
+from torch_softucb.functional.prequential import _add_residuals
 
 
 def mean_of_processes(value: Tensor) -> Tensor:
@@ -100,7 +101,7 @@ class OnlineDual(Dual):
     @torch.no_grad()
     def observe(self, mu_hat: Tensor, width: Tensor, reward: Tensor) -> None:  # (B,) or (B, n) each
         """Add rewards of played arms, with the estimates made before the rewards arrived."""
-        sums = F.add_residuals(F.Residuals(self.weight, self.squares), mu_hat, width, reward)
+        sums = _add_residuals(F.Residuals(self.weight, self.squares), mu_hat, width, reward)
         self.weight.copy_(sums.weight)
         self.squares.copy_(sums.squares)
 

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from torch_softucb import functional as F
 from torch_softucb.checks import check_finite, check_float_tensor, check_integer, check_mask, check_number, values_readable
+from torch_softucb.functional.residuals import _residual_sum
+from torch_softucb.functional.ridge import _ridge_estimate, _ridge_estimate_blocks, _ridge_root
 from torch_softucb.policies import fast_path as single
 from torch_softucb.policies._checks import (
     check_arms,
@@ -148,13 +150,13 @@ class BanditPolicy(nn.Module, ABC):
         dtype = arms.dtype if many and F.low_precision_suffices(state.V, state.root, arms.dtype) else torch.float64
         root, b = state.root.to(dtype), state.b.to(dtype)
         if many and not torch.is_grad_enabled():
-            mu_hat, width = F.ridge_estimate_blocks(arms, root, b)
+            mu_hat, width = _ridge_estimate_blocks(arms, root, b)
         else:
-            mu_hat, width = F.ridge_estimate(arms.to(dtype), root, b)
+            mu_hat, width = _ridge_estimate(arms.to(dtype), root, b)
         check_features(where, arms, mu_hat)
         if pending is not None:
-            root = F.ridge_root(state.V + pending.double()).to(dtype)
-            width = F.ridge_estimate(arms.to(dtype), root, b)[1]
+            root = _ridge_root(state.V + pending.double()).to(dtype)
+            width = _ridge_estimate(arms.to(dtype), root, b)[1]
 
         def perturb(z: Tensor) -> Tensor:
             step = root @ z.to(dtype).unsqueeze(-1)
@@ -171,7 +173,7 @@ class BanditPolicy(nn.Module, ABC):
     def _running_sums(self, state: RidgeState) -> Tensor:  # (*B, 3)
         count, squares = state.memory.unbind(-1)
         log_det = torch.logdet(state.V) - self.dim * math.log(self.ridge_alpha)
-        return torch.stack((count, F.residual_sum(squares, state.root, state.b), log_det), dim=-1)
+        return torch.stack((count, _residual_sum(squares, state.root, state.b), log_det), dim=-1)
 
     @abstractmethod
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:

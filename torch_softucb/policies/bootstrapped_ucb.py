@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from torch_softucb import functional as F
 from torch_softucb.checks import check_number
+from torch_softucb.functional.softmax import _greedy_probabilities
 from torch_softucb.policies._checks import check_arms_fit
 from torch_softucb.policies.decision import Decision, Estimate
 from torch_softucb.policies.fixed_set import ArmPolicy, gram
@@ -64,4 +64,4 @@ class BootstrappedUCB(ArmPolicy):
         quantile = torch.special.ndtri(1 - fail * (1 - self.split))
         inner = torch.sqrt(2 * torch.log(1 / fail) * torch.log(2 / (fail * self.split)))
         index = mu_hat + quantile * self.deviation(estimate) + self.subgaussian_r * width.square() * inner
-        return Decision(F.greedy_probabilities(index, mask=mask), index, mu_hat, width, mask)
+        return Decision(_greedy_probabilities(index, mask), index, mu_hat, width, mask)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_arm_ids
-from torch_softucb.functional.sampling import draw_arm, draw_slate, slate_log_prob
+from torch_softucb.functional.sampling import _draw_arm, _draw_slate, _slate_log_prob
 from torch_softucb.functional.softmax import masked
 from torch_softucb.policies._checks import check_slate
 
@@ -82,7 +82,7 @@ class Decision:
 
     def pick(self, noise: Tensor) -> Tensor:  # (*B,) uniform in [0, 1) -> (*B,) int64
         """The arm that these random numbers choose; the same numbers choose the same arm."""
-        return draw_arm(self.probs.detach() if self.probs.requires_grad else self.probs, noise)
+        return _draw_arm(self.probs.detach() if self.probs.requires_grad else self.probs, noise)
 
     def sample_topk(self, k: int, generator: torch.Generator | None = None) -> Slate:
         """Draw a slate of ``k`` arms, one after the other without replacement (Plackett-Luce), by Gumbel top-k."""
@@ -94,8 +94,8 @@ class Decision:
         """The slate that these random numbers choose."""
         check_slate("Decision.sample_topk", k, self.mask, self.num_arms)
         log_probs = self.log_probs
-        arm = draw_slate(log_probs.detach(), self.index.detach(), noise, k=k, mask=self.mask)
-        return Slate(arm, slate_log_prob(log_probs, arm))
+        arm = _draw_slate(log_probs.detach(), self.index.detach(), noise, k, self.mask)
+        return Slate(arm, _slate_log_prob(log_probs, arm))
 
     @property
     def log_probs(self) -> Tensor:  # (*B, K), -inf at arms of probability 0

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from torch_softucb import functional as F
 from torch_softucb.checks import check_number
+from torch_softucb.functional.softmax import _greedy_probabilities
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision, Estimate, NativeRule
 
@@ -41,7 +41,7 @@ class EpsilonGreedy(BanditPolicy):
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         mu_hat, width = estimate.mu_hat, estimate.width
-        greedy = F.greedy_probabilities(mu_hat, mask=mask)
+        greedy = _greedy_probabilities(mu_hat, mask)
         allowed = torch.ones_like(greedy) if mask is None else mask.expand(greedy.shape).to(greedy.dtype)
         probs = (1 - self.epsilon) * greedy + self.epsilon * allowed / allowed.sum(-1, keepdim=True)
         return Decision(probs, mu_hat, mu_hat, width, mask)

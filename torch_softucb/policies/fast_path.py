@@ -114,7 +114,7 @@ def soft_choice(
         fresh = math.log1p(float(np.exp(np.maximum(allowed, 0) / (-smoothing * top)).sum()) * odds) / top
     elif coldness != "smooth" and top > 0:
         num_low = int(np.count_nonzero(allowed < 0))
-        fresh = math.log(num_low * odds) / top if num_low else 0.0
+        fresh = math.log(num_low * odds) / top if num_low else 0.0  # Eq. 9
     gamma = carried if coldness == "lagged" else fresh
     weights = np.exp(gamma * (index - top))
     if mask is not None:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torch_softucb import functional as F
 from torch_softucb.checks import check_number
+from torch_softucb.functional.softmax import _greedy_probabilities
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision, Estimate, NativeRule
 
@@ -85,4 +86,4 @@ class LinUCB(BanditPolicy):
         mu_hat, width, num_observations = estimate[:3]
         beta = self._radius(num_observations.to(mu_hat.dtype))
         index = mu_hat + beta.unsqueeze(-1) * width  # Eq. 4
-        return Decision(F.greedy_probabilities(index, mask=mask), index, mu_hat, width, mask, beta)
+        return Decision(_greedy_probabilities(index, mask), index, mu_hat, width, mask, beta)

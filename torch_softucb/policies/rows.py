@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torch_softucb import functional as F
 from torch_softucb.errors import NumericalError
+from torch_softucb.functional.ridge import _ridge_root, _ridge_root_update
 
 CACHE_ERROR_TOLERANCE = 1e-6  # a healthy cache is 1e-8 or better off at cond(V) 5e8; see tests/policies/test_numerics.py
 CACHE_ERROR_LIMIT = 1e-4  # where V itself has no more digits than that (cond(V) 1e11 and beyond)
@@ -62,11 +63,11 @@ def observe_one(
     """One observation for every row: O(d^2), and a fresh cache for the rows whose schedule says so."""
     V = old.V + x.unsqueeze(-1) * x.unsqueeze(-2)
     num_observations = old.num_observations + 1
-    root = F.ridge_root_update(old.root, x)
+    root = _ridge_root_update(old.root, x)
     due = num_observations.remainder(refresh_every) == 0
     if bool(due.any()):
         check_cache(RidgeState(V[due], root[due], old.b[due], num_observations[due], gamma[due], old.memory[due]))
-        root = root.index_put((due,), F.ridge_root(V[due])) if due.dim() else F.ridge_root(V)
+        root = root.index_put((due,), _ridge_root(V[due])) if due.dim() else _ridge_root(V)
     return RidgeState(V, root, old.b + x * reward.unsqueeze(-1), num_observations, gamma, old.memory)
 
 
@@ -80,7 +81,7 @@ def observe_many(
     """Several observations for every row, as their sums: the cache is made anew, after a look at the old one."""
     check_cache(old)
     V = old.V + dV
-    return RidgeState(V, F.ridge_root(V), old.b + db, old.num_observations + dn, gamma, old.memory)
+    return RidgeState(V, _ridge_root(V), old.b + db, old.num_observations + dn, gamma, old.memory)
 
 
 def forget(old: RidgeState, discount: float, ridge_alpha: float) -> RidgeState:
@@ -91,7 +92,7 @@ def forget(old: RidgeState, discount: float, ridge_alpha: float) -> RidgeState:
     """
     ridge = ridge_alpha * torch.eye(old.b.shape[-1], dtype=old.V.dtype, device=old.V.device)
     V = discount * old.V + (1 - discount) * ridge
-    return old._replace(V=V, root=F.ridge_root(V), b=discount * old.b)
+    return old._replace(V=V, root=_ridge_root(V), b=discount * old.b)
 
 
 def check_cache(state: RidgeState) -> None:

@@ -7,7 +7,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from torch_softucb.atomic_io import unreadable_checkpoint, whole_file
+from torch_softucb.atomic_io import unreadable_file, whole_file
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.policies._checks import check_policy, check_policy_file
 
@@ -49,7 +49,7 @@ def load_policy(path: str | os.PathLike[str], *, device: torch.device | str | No
             check_policy_file(path, text, names, needed=(*_SETTINGS, "dim", "coldness", "dtype"))
             beta, statistics = file.get_tensor("beta"), file.get_tensor("statistics")
     except (SafetensorError, OSError) as error:
-        raise unreadable_checkpoint(path, error) from error
+        raise unreadable_file(path, error) from error
     policy = SoftUCBPolicy(
         int(text["dim"]),
         beta_init=beta,

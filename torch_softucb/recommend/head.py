@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from torch_softucb import functional as F
 from torch_softucb.checks import check_choice, check_number
+from torch_softucb.functional.sampling import _draw_arm
 from torch_softucb.policies._checks import check_bandit, check_offered, check_policy, check_slate
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision
@@ -210,7 +211,7 @@ class SoftUCBHead(nn.Module):
             return (decision.pick(noise) if k is None else decision.pick_topk(k, noise).arm), None
         if k is None:
             probs = decision.probs
-            arm = F.draw_arm(probs.double(), uniforms(key, ids, start=0, count=1, dtype=torch.float64)[0])
+            arm = _draw_arm(probs.double(), uniforms(key, ids, start=0, count=1, dtype=torch.float64)[0])
             return arm, probs.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
         slate = decision.pick_topk(
             k, uniforms(key, ids, start=0, count=decision.num_arms, dtype=torch.float64).movedim(0, -1)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb.checks import check_choice, check_finite, check_integer, check_number, check_shape
-from torch_softucb.functional.gradient import reward_and_gradient
+from torch_softucb.functional.gradient import _reward_and_gradient
 from torch_softucb.functional.objective import _sum_width
 from torch_softucb.learning.dual import OnlineDual
 from torch_softucb.learning.online import online_step
@@ -108,7 +108,7 @@ class OnlineBeta(nn.Module):
         """Move beta by a batch of decisions."""
         (policy,) = self._policy
         gamma = check_offered("OnlineBeta", "a gradient", decision.gamma, type(policy).__name__)
-        slope = reward_and_gradient(decision.probs, decision.mu_hat, decision.width, gamma)[1]
+        slope = _reward_and_gradient(decision.probs, decision.mu_hat, decision.width, gamma)[1]
         bandits = policy.batch_shape.numel()
         if int(self.decisions) >= self.horizon * bandits:
             return

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from torch_softucb.atomic_io import unreadable_checkpoint, whole_file
+from torch_softucb.atomic_io import unreadable_file, whole_file
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.recommend._checks import check_log_place
 from torch_softucb.recommend.head import SoftUCBHead
@@ -47,7 +47,7 @@ def restart(
             saved = torch.load(checkpoint, weights_only=True)
             start = Place(saved["segment"], saved["record"])
         except (RuntimeError, EOFError, KeyError, zipfile.BadZipFile, pickle.UnpicklingError, OSError) as error:
-            raise unreadable_checkpoint(checkpoint, error) from error
+            raise unreadable_file(checkpoint, error) from error
         head.load_state_dict(saved["head"])
         if learner is not None and "learner" in saved:
             learner.load_state_dict(saved["learner"])

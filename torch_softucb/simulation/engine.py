@@ -8,7 +8,10 @@ from torch import Tensor
 
 from torch_softucb import functional as F
 from torch_softucb.checks import check_number
+from torch_softucb.functional.confidence import _coverage
+from torch_softucb.functional.gradient import _reward_and_gradient
 from torch_softucb.functional.regret import _expected_regret
+from torch_softucb.functional.score_function import _delta_slope, _logit_slope, _trajectory_score
 from torch_softucb.functional.softmax import masked
 from torch_softucb.policies._checks import check_offered
 from torch_softucb.policies.base import BanditPolicy
@@ -162,7 +165,7 @@ class Simulation:
         assert isinstance(policy, SoftUCBPolicy)
         assert decision.beta is not None
         assert decision.gamma is not None
-        slope = F.logit_slope(
+        slope = _logit_slope(
             decision.mu_hat,
             decision.width,
             decision.beta,
@@ -173,15 +176,15 @@ class Simulation:
             mask=decision.mask,
         )
         means = self.present_means
-        _, present, score = F.trajectory_score(decision.probs, slope, means, arm)
-        sharper = F.delta_slope(decision.index, delta=policy.delta, smoothing=policy.kappa, mask=decision.mask)
-        _, *of_delta = F.trajectory_score(decision.probs, sharper, means, arm)
+        _, present, score = _trajectory_score(decision.probs, slope, means, arm)
+        sharper = _delta_slope(decision.index, delta=policy.delta, smoothing=policy.kappa, mask=decision.mask)
+        _, *of_delta = _trajectory_score(decision.probs, sharper, means, arm)
         best_arm = masked(means, decision.mask).argmax(-1, keepdim=True)
         shown = (decision.probs, decision.index, decision.width)
         of_best = [value.gather(-1, best_arm).squeeze(-1) for value in shown]
-        covered = F.coverage(means, decision.mu_hat, decision.width, decision.beta, mask=decision.mask)
+        covered = _coverage(means, decision.mu_hat, decision.width, decision.beta, decision.mask)
         mean_width = (decision.probs * decision.width).sum(-1)
-        _, eq_13 = F.reward_and_gradient(decision.probs, decision.mu_hat, decision.width, decision.gamma)
+        _, eq_13 = _reward_and_gradient(decision.probs, decision.mu_hat, decision.width, decision.gamma)
         widths = F.sum_width(decision.width, mask=decision.mask)
         return torch.stack((present, score, *of_best, mean_width, covered, *of_delta, eq_13, widths)).unsqueeze(1)
 
@@ -201,7 +204,7 @@ class Simulation:
         if not self.gradient:
             return None
         gamma = check_offered("rollout", "gradient", decision.gamma, type(self.policy).__name__)
-        value, slope = F.reward_and_gradient(decision.probs, decision.mu_hat, decision.width, gamma)
+        value, slope = _reward_and_gradient(decision.probs, decision.mu_hat, decision.width, gamma)
         return GradientTerms(slope, F.sum_width(decision.width, mask=decision.mask), value)
 
     def _noise(self, start: int, count: int) -> Tensor:  # (count, *B)

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from torch_softucb import functional as F
 from torch_softucb.checks import check_choice, check_integer
+from torch_softucb.functional.confidence import _coverage as _covered
+from torch_softucb.functional.confidence import _num_suboptimal
 from torch_softucb.policies._checks import check_offered
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision
@@ -18,7 +19,7 @@ from torch_softucb.simulation.trajectory import SCORES, GradientTerms, Trajector
 def _coverage(decision: Decision, means: Tensor) -> Tensor | None:
     if decision.beta is None:
         return None
-    return F.coverage(means, decision.mu_hat, decision.width, decision.beta, mask=decision.mask)
+    return _covered(means, decision.mu_hat, decision.width, decision.beta, decision.mask)
 
 
 def _beta(decision: Decision, means: Tensor) -> Tensor | None:
@@ -32,7 +33,7 @@ _RECORDS: dict[str, Callable[[Decision, Tensor], Tensor | None]] = {
     "mu_hat": lambda decision, _: decision.mu_hat,
     "width": lambda decision, _: decision.width,
     "entropy": lambda decision, _: decision.entropy(),
-    "num_suboptimal": lambda decision, _: F.num_suboptimal(decision.index, mask=decision.mask),
+    "num_suboptimal": lambda decision, _: _num_suboptimal(decision.index, decision.mask),
     "coverage": _coverage,
     "beta": _beta,
 }

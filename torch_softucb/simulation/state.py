@@ -10,8 +10,9 @@ import math
 import torch
 from torch import Tensor
 
-from torch_softucb import functional as F
 from torch_softucb.errors import NumericalError
+from torch_softucb.functional.residuals import _residual_sum
+from torch_softucb.functional.ridge import _ridge_estimate, _ridge_root
 from torch_softucb.policies.decision import Estimate
 from torch_softucb.problems.base import BanditProblem
 
@@ -119,8 +120,8 @@ class ForgettingArms(FixedArms):
         x = self.features(arm)
         self.V.mul_(self.discount).add_(self.ridge).add_(x.unsqueeze(1) * x.unsqueeze(0))
         self.b.mul_(self.discount).add_(x * reward)
-        root, b = F.ridge_root(self.V.movedim((0, 1), (-2, -1))), self.b.movedim(0, -1)
-        mu_hat, width = F.ridge_estimate(self.given, root, b)
+        root, b = _ridge_root(self.V.movedim((0, 1), (-2, -1))), self.b.movedim(0, -1)
+        mu_hat, width = _ridge_estimate(self.given, root, b)
         self.mu_hat.copy_(mu_hat.movedim(-1, 0))
         self.width_sq.copy_(width.square().movedim(-1, 0))
         self.root.copy_(root.movedim((-2, -1), (0, 1)))
@@ -128,7 +129,7 @@ class ForgettingArms(FixedArms):
             count, squares = self.discount * self.running_sums[0] + 1, self.discount * self.running_sums[3] + reward.square()
             log_det = -2 * root.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
             log_det = log_det - len(x) * math.log(self.ridge_alpha)
-            self.running_sums.copy_(torch.stack((count, F.residual_sum(squares, root, b), log_det, squares)))
+            self.running_sums.copy_(torch.stack((count, _residual_sum(squares, root, b), log_det, squares)))
         return x, reward
 
     def state_dict(self) -> dict[str, Tensor]:

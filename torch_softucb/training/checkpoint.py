@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from lightning.fabric.plugins.io import CheckpointIO
 
-from torch_softucb.atomic_io import unreadable_checkpoint, whole_file
+from torch_softucb.atomic_io import unreadable_file, whole_file
 from torch_softucb.training._checks import check_training_checkpoint
 
 
@@ -36,7 +36,7 @@ class AtomicCheckpointIO(CheckpointIO):
         try:
             state: dict[str, Any] = torch.load(path, map_location=map_location, weights_only=True)
         except (RuntimeError, EOFError, zipfile.BadZipFile, pickle.UnpicklingError, OSError) as error:
-            raise unreadable_checkpoint(path, error) from error
+            raise unreadable_file(path, error) from error
         check_training_checkpoint(path, state)
         return state
 
