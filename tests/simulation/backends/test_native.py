@@ -9,8 +9,10 @@ from torch_softucb import BanditProblem, LinUCB, NumericalError, SoftUCBPolicy, 
 from torch_softucb.errors import CompileWarning
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision
-from torch_softucb.simulation.backends import native
 from torch_softucb.simulation.backends.compiled import find_compiler
+from torch_softucb.simulation.backends.eager import Eager
+from torch_softucb.simulation.backends.kernel import load_kernel
+from torch_softucb.simulation.backends.native import Native
 from torch_softucb.simulation.engine import Simulation
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
@@ -79,9 +81,8 @@ def test_float32_stays_with_float64_over_1024_rounds(shared, seeded):
         policy = SoftUCBPolicy(10, beta_init=0.6, dtype=dtype)
         simulation = Simulation(policy, problem.to(dtype), generator=seeded(1), compile=mode)
         regret = torch.cat([play.regret for play in simulation.play(1024, recorded=lambda t: False)])
-        decision = policy.decide(
-            simulation.arms.estimate(simulation.num_observations(1024), simulation.gamma, simulation.memory)
-        )
+        arms = simulation.backend.setup.arms
+        decision = policy.decide(arms.estimate(simulation.state, simulation.state.num_observations))
         ends.append((regret.double(), decision))
     (regret, short), (want, long) = ends
     same = (short.width.double() - long.width).abs().amax(-1) < 1e-3  # another arm anywhere moves a width by more
@@ -159,21 +160,22 @@ def test_what_cannot_be_done_is_said(policy, settings, match, seeded):
 @pytest.mark.parametrize("compile", [True, "native"])
 def test_without_a_compiler_it_warns_once_and_plays_eagerly(compile, seeded, monkeypatch):
     monkeypatch.setattr("torch_softucb.simulation.backends.compiled.find_compiler", lambda: None)
-    monkeypatch.setattr("torch_softucb.simulation.backends.native.find_compiler", lambda: None)
-    native._kernel.cache_clear()
+    monkeypatch.setattr("torch_softucb.simulation.backends.kernel.find_compiler", lambda: None)
+    load_kernel.cache_clear()
     problem, policy = problem_of("own arms", seeded), LinUCB(4, dtype=torch.double)
     with pytest.warns(CompileWarning, match=r"C\+\+ compiler.*playing eagerly") as caught:
         got = rollout(policy, problem, horizon=9, generator=seeded(1), compile=compile)
     assert len(caught) == 1
-    native._kernel.cache_clear()
+    load_kernel.cache_clear()
     assert got.regret.equal(rollout(policy, problem, horizon=9, generator=seeded(1)).regret)
 
 
 def test_few_trajectories_of_many_arms_are_played_eagerly(seeded):
     policy = LinUCB(64)
     problem = synthetic_problem(num_problems=17, num_arms=300, dim=64, generator=seeded(0))
-    assert Simulation(policy, problem, compile="native")._native is not None
-    assert Simulation(policy, problem[:2], compile="native")._native is None
+    assert isinstance(Simulation(policy, problem, compile="native").backend, Native)
+    with pytest.warns(CompileWarning, match=r"fewer than 16 trajectories .* got 2 with K \* d = 19200; playing eagerly"):
+        assert isinstance(Simulation(policy, problem[:2], compile="native").backend, Eager)
 
 
 def test_import_builds_nothing():
