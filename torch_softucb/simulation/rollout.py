@@ -53,10 +53,11 @@ def rollout(
         progress: called with (rounds done, horizon) after every round, or after every block of rounds.
         compile: backend. False plays eagerly, True under ``torch.compile``, ``"native"`` in a C++ kernel that is built on
             first use and is the fastest on a CPU. All give the same numbers up to rounding. Recorded rounds always run
-            eagerly: recording 16 of 1024 rounds makes a native rollout @@COST@@ slower (K = 50, d = 10, 1024
+            eagerly: recording 16 of 1024 rounds makes a native rollout about 30% slower (K = 50, d = 10, 1024
             trajectories, one thread). Where the requested backend is not used, rounds run eagerly and a
-            :class:`~torch_softucb.errors.CompileWarning` states the reason: no compiler, ``scores`` with True, fewer than
-            16 trajectories with K * d above 16384 with ``"native"``, or more than half of the rounds recorded.
+            :class:`~torch_softucb.errors.CompileWarning` states the reason: there is no compiler, True does not compute
+            ``scores``, ``"native"`` is slower for fewer than 16 trajectories with K * d above 16384, or more than half of
+            the rounds are recorded.
 
     Returns:
         The regret of every round, and what else was requested.

@@ -57,14 +57,17 @@ struct Block {  // the arguments of a call; every tensor contiguous, trajectorie
   F *scores;           // (SCORE_COUNT, rounds, B) or null if they are not requested
 };
 
+// LANES trajectories in contiguous memory: row r of lane l is at [r * LANES + l].
 template <typename F, bool SHARED, bool MASKED>
 struct Tile {
   const Block<F> &s;
   const int64_t K, d;
   std::vector<F> memory;
-  F *X, *means, *allowed, *mu, *w2, *root, *width, *S, *p, *z, *x, *w, *u;
+  F *X, *means, *allowed, *mu, *w2, *root, *width, *S, *p, *z, *x, *w, *u;  // mu = mu_hat, w2 = width_sq
   F *origin, *rotated, *V, *b, *L;  // for drifting means (the first two) and for forgetting
+  // fresh: gamma of the next round (lagged); low, top: largest lower bound and largest index; aux: a count of arms
   F gamma[LANES], fresh[LANES], best[LANES], beta[LANES], low[LANES], top[LANES], total[LANES], aux[LANES];
+  // reward holds the round's regret until it is written out; r_mu: reward less mu_hat
   F reward[LANES], r_mu[LANES], term[TERM_COUNT][LANES], drift_rate[LANES], sums[SUM_COUNT][LANES];
   F soft_count[LANES] = {};  // soft number of suboptimal arms, of the smooth coldness
   F failed[LANES] = {};  // 1 where V could not be factorised
@@ -116,26 +119,26 @@ struct Tile {
   }
   F is_allowed(int64_t k, int64_t l) const { return MASKED ? allowed[k * LANES + l] : F(1); }
 
-  void soft() {  // Eqs. 6-9: p, not yet divided by its sum
+  void soft() {  // Eqs. 6-9; p is normalised later, by its sum in draw()
     constexpr F lowest = std::numeric_limits<F>::lowest();
     EACH_LANE low[l] = top[l] = lowest;
     EACH_LANE aux[l] = 0;
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
       const F radius = beta[l] * width[k * LANES + l], lower = mu[k * LANES + l] - radius;
-      S[k * LANES + l] = mu[k * LANES + l] + radius;
+      S[k * LANES + l] = mu[k * LANES + l] + radius;  // the upper bound, until low is known
       const F value = is_allowed(k, l) > 0 ? lower : lowest;
       low_width[l] = value > low[l] ? width[k * LANES + l] : low_width[l];
-      low[l] = value > low[l] ? value : low[l];
+      low[l] = value > low[l] ? value : low[l];  // lower bound of i_star
     }
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
       const F index = S[k * LANES + l] - low[l], value = is_allowed(k, l) > 0 ? index : lowest;
-      S[k * LANES + l] = index;
+      S[k * LANES + l] = index;  // Eq. 7: beta phi - gap_hat = upper bound less the lower bound of i_star
       top_width[l] = value > top[l] ? width[k * LANES + l] : top_width[l];
       top[l] = value > top[l] ? value : top[l];
-      aux[l] += index < 0 ? is_allowed(k, l) : F(0);  // |L|
+      aux[l] += index < 0 ? is_allowed(k, l) : F(0);  // |L|, the number of suboptimal arms
     }
     const F odds = F(s.odds);
-    constexpr F least = sizeof(F) == 4 ? -60 : -600;  // beyond, exp is nothing beside rounding, and subnormal numbers are slow
+    constexpr F least = sizeof(F) == 4 ? -60 : -600;  // below it exp is smaller than rounding, and subnormal numbers are slow
     if (s.rule == SOFT_SMOOTH) {
       EACH_LANE total[l] = 0;
       for (int64_t k = 0; k < K; ++k) EACH_LANE {
@@ -143,11 +146,12 @@ struct Tile {
         const F share = -above / (F(s.smoothing) * (top[l] > 0 ? top[l] : F(1)));
         total[l] += is_allowed(k, l) * std::exp(share > least ? share : least);
       }
-      EACH_LANE fresh[l] = top[l] > 0 ? std::log1p(total[l] * odds) / top[l] : F(0);
+      EACH_LANE fresh[l] = top[l] > 0 ? std::log1p(total[l] * odds) / top[l] : F(0);  // smooth version of Eq. 9 (D6)
       EACH_LANE soft_count[l] = total[l];
     } else {
       EACH_LANE {
-        const bool defined = aux[l] > 0 && top[l] > 0;
+        const bool defined = aux[l] > 0 && top[l] > 0;  // D1
+        // Eq. 9
         fresh[l] = defined ? std::log((aux[l] > 1 ? aux[l] : F(1)) * odds) / (defined ? top[l] : F(1)) : F(0);
       }
     }
@@ -155,11 +159,11 @@ struct Tile {
     if (s.scores != nullptr) coldness_slope();
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
       const F logit = gamma[l] * ((is_allowed(k, l) > 0 ? S[k * LANES + l] : top[l]) - top[l]);
-      p[k * LANES + l] = is_allowed(k, l) * std::exp(logit > least ? logit : least);
+      p[k * LANES + l] = is_allowed(k, l) * std::exp(logit > least ? logit : least);  // Eq. 8, not yet normalised
     }
   }
 
-  void coldness_slope() {  // functional.logit_slope
+  void coldness_slope() {  // dgamma / dbeta, as in functional.logit_slope
     constexpr F least = sizeof(F) == 4 ? -60 : -600;
     F safe[LANES], rise[LANES];
     EACH_LANE {
@@ -190,7 +194,7 @@ struct Tile {
       best[l] = is_allowed(k, l) > 0 && mean > best[l] ? mean : best[l];
     }
   }
-  void find_best() {
+  void find_best() {  // the allowed arm with the largest true mean
     for (int64_t l = 0; l < LANES; ++l) {
       best_arm[l] = 0;
       for (int64_t k = 0; k < K; ++k) if (is_allowed(k, l) > 0 && means[k * LANES + l] >= best[l]) { best_arm[l] = k; break; }
@@ -206,11 +210,12 @@ struct Tile {
       expected[l] += share * means[k * LANES + l];
       wide[l] += share * width[k * LANES + l];
       const F off = std::abs(means[k * LANES + l] - mu[k * LANES + l]);
+      // Eq. 3
       inside[l] += off <= beta[l] * width[k * LANES + l] ? is_allowed(k, l) : F(0);
       every[l] += is_allowed(k, l);
     }
     F sharp[LANES], s_mean[LANES] = {}, s_present[LANES] = {}, value[LANES] = {}, spread[LANES] = {}, widths[LANES] = {};
-    EACH_LANE {  // functional.delta_slope: S times this
+    EACH_LANE {  // functional.delta_slope is S times sharp
       const F scaled = F(s.odds) * soft_count[l];
       const F share = s.rule == SOFT_SMOOTH ? scaled / (1 + scaled) : (aux[l] > 0 ? F(1) : F(0));
       sharp[l] = top[l] > 0 ? share / top[l] : F(0);
@@ -237,12 +242,12 @@ struct Tile {
       to[SCORE_COVERAGE * plane] = inside[l] / every[l];
       to[SCORE_DELTA_PRESENT * plane] = s_present[l] - s_mean[l] * expected[l];
       to[SCORE_DELTA_SCORE * plane] = sharp[l] * S[at] - s_mean[l];
-      to[SCORE_REWARD_SLOPE * plane] = gamma[l] * spread[l];
+      to[SCORE_REWARD_SLOPE * plane] = gamma[l] * spread[l];  // Eq. 13, one round
       to[SCORE_SUM_WIDTH * plane] = widths[l];
     }
   }
 
-  void greedy() {  // arms that tie share 1 - epsilon, all allowed arms share epsilon
+  void greedy() {  // 1 - epsilon shared by the best arms (ties within rounding), epsilon by all allowed arms
     constexpr F lowest = std::numeric_limits<F>::lowest(), ulps = 16 * std::numeric_limits<F>::epsilon();
     EACH_LANE top[l] = lowest;
     EACH_LANE low[l] = aux[l] = 0;
@@ -262,7 +267,7 @@ struct Tile {
       p[k * LANES + l] = (1 - epsilon) * p[k * LANES + l] / low[l] + epsilon * is_allowed(k, l) / aux[l];
   }
 
-  void draw(int64_t t) {  // the first arm whose cumulated probability exceeds the uniform number's share of the total
+  void draw(int64_t t) {  // inverse CDF: the first arm whose cumulative p exceeds the uniform number times the total
     EACH_LANE total[l] = 0;
     for (int64_t k = 0; k < K; ++k) EACH_LANE { total[l] += p[k * LANES + l]; z[k * LANES + l] = total[l]; }
     F below[LANES], count[LANES];
@@ -279,7 +284,7 @@ struct Tile {
       value[l] += p[k * LANES + l] * mu[k * LANES + l];
       widths[l] += is_allowed(k, l) * width[k * LANES + l];
     }
-    EACH_LANE { value[l] /= total[l]; reward[l] = best[l] - expected[l] / total[l]; }  // Eq. 2, kept in reward for now
+    EACH_LANE { value[l] /= total[l]; reward[l] = best[l] - expected[l] / total[l]; }  // Eq. 2
     if (s.terms == nullptr) return;
     for (int64_t k = 0; k < K; ++k) EACH_LANE
       spread[l] += (mu[k * LANES + l] - value[l]) * p[k * LANES + l] * width[k * LANES + l];
@@ -290,8 +295,9 @@ struct Tile {
     }
   }
 
-  void thompson(int64_t t) {  // the best arm of theta ~ N(theta_hat, scale^2 V^-1)
-    for (int64_t j = 0; j < d; ++j) for (int64_t l = 0; l < LANES; ++l) x[j * LANES + l] = s.draws[(t * d + j) * s.B + lane_of[l]];
+  void thompson(int64_t t) {  // the best arm under theta ~ N(theta_hat, scale^2 V^-1)
+    for (int64_t j = 0; j < d; ++j) for (int64_t l = 0; l < LANES; ++l)
+      x[j * LANES + l] = s.draws[(t * d + j) * s.B + lane_of[l]];
     times_root(x, u);
     project(u, S);
     EACH_LANE top[l] = std::numeric_limits<F>::lowest();
@@ -329,7 +335,7 @@ struct Tile {
       F diagonal[LANES];
       EACH_LANE diagonal[l] = V[(j * d + j) * LANES + l];
       for (int64_t k = 0; k < j; ++k) EACH_LANE diagonal[l] -= L[(j * d + k) * LANES + l] * L[(j * d + k) * LANES + l];
-      EACH_LANE {  // no factor: the lane goes on with a 1, and is marked
+      EACH_LANE {  // where V is not positive definite, mark the lane and go on with 1
         failed[l] = diagonal[l] > 0 ? failed[l] : F(1);
         diagonal[l] = std::sqrt(diagonal[l] > 0 ? diagonal[l] : F(1));
         L[(j * d + j) * LANES + l] = diagonal[l];
@@ -350,7 +356,7 @@ struct Tile {
       EACH_LANE root[(j * d + i) * LANES + l] = sum[l] / L[(i * d + i) * LANES + l];
     }
     F explained[LANES] = {};
-    for (int64_t i = 0; i < d; ++i) {  // w = root^T b, u = theta_hat
+    for (int64_t i = 0; i < d; ++i) {  // w = root^T b; below, u = root w = theta_hat
       F sum[LANES] = {};
       for (int64_t j = 0; j <= i; ++j) EACH_LANE sum[l] += root[(j * d + i) * LANES + l] * b[j * LANES + l];
       EACH_LANE { w[i * LANES + l] = sum[l]; explained[l] += sum[l] * sum[l]; }
@@ -358,7 +364,7 @@ struct Tile {
     times_root(w, u);
     project(u, mu);
     for (int64_t k = 0; k < K; ++k) EACH_LANE w2[k * LANES + l] = 0;
-    for (int64_t i = 0; i < d; ++i) {  // |root^T x_k|^2, a column of root at a time
+    for (int64_t i = 0; i < d; ++i) {  // width^2 = |root^T x_k|^2, one column of root at a time
       for (int64_t j = 0; j < d; ++j) EACH_LANE u[j * LANES + l] = root[(j * d + i) * LANES + l];
       project(u, z);
       for (int64_t k = 0; k < K; ++k) EACH_LANE w2[k * LANES + l] += z[k * LANES + l] * z[k * LANES + l];
@@ -405,13 +411,16 @@ struct Tile {
   }
 
   void play(int64_t first, int64_t lanes) {
-    for (int64_t l = 0; l < LANES; ++l) lane_of[l] = first + (l < lanes ? l : lanes - 1);  // spare lanes repeat the last
+    // unused lanes repeat the last trajectory
+    for (int64_t l = 0; l < LANES; ++l) lane_of[l] = first + (l < lanes ? l : lanes - 1);
     if (!SHARED) fetch(X, s.arms, d * K);
     if (MASKED) for (int64_t k = 0; k < K; ++k) for (int64_t l = 0; l < LANES; ++l)
       allowed[k * LANES + l] = s.mask[k * s.B + lane_of[l]] ? F(1) : F(0);
     fetch(means, s.means, K); fetch(mu, s.mu_hat, K); fetch(w2, s.width_sq, K); fetch(root, s.root, d * d);
     fetch(gamma, s.gamma, 1); fetch(best, s.best, 1);
-    if (s.rotated_means != nullptr) { fetch(origin, s.means, K); fetch(rotated, s.rotated_means, K); fetch(drift_rate, s.drift_rate, 1); }
+    if (s.rotated_means != nullptr) {
+      fetch(origin, s.means, K); fetch(rotated, s.rotated_means, K); fetch(drift_rate, s.drift_rate, 1);
+    }
     if (s.V != nullptr) { fetch(V, s.V, d * d); fetch(b, s.b, d); }
     if (s.running_sums != nullptr) for (int64_t i = 0; i < SUM_COUNT; ++i) fetch(sums[i], s.running_sums + i * s.B, 1);
     find_best();
@@ -432,7 +441,8 @@ struct Tile {
       s.V != nullptr ? update_and_forget(t) : update(t);
       if (s.rule == SOFT_LAGGED) EACH_LANE gamma[l] = fresh[l];
     }
-    for (int64_t k = 0; k < K; ++k) EACH_LANE w2[k * LANES + l] = failed[l] > 0 ? F(-1) : w2[k * LANES + l];  // FixedArms.check
+    // PlayState.check_widths reports a width_sq of -1
+    for (int64_t k = 0; k < K; ++k) EACH_LANE w2[k * LANES + l] = failed[l] > 0 ? F(-1) : w2[k * LANES + l];
     store(s.mu_hat, mu, K, lanes); store(s.width_sq, w2, K, lanes); store(s.root, root, d * d, lanes);
     store(s.gamma, gamma, 1, lanes);
     if (s.V != nullptr) { store(s.V, V, d * d, lanes); store(s.b, b, d, lanes); }
@@ -444,7 +454,8 @@ struct Tile {
 template <typename F, bool SHARED, bool MASKED>
 void play_all(const Block<F> &s) {
   const int64_t tiles = (s.B + LANES - 1) / LANES;
-  std::atomic<int64_t> next{0};  // Dynamic scheduling: idle threads take the next tile, so a slow core does not stall the rest.
+  // Dynamic scheduling: idle threads take the next tile, so a slow core does not stall the rest.
+  std::atomic<int64_t> next{0};
   at::parallel_for(0, std::min<int64_t>(tiles, at::get_num_threads()), 1, [&](int64_t, int64_t) {
     Tile<F, SHARED, MASKED> tile(s);
     for (int64_t i = next++; i < tiles; i = next++) tile.play(i * LANES, std::min(LANES, s.B - i * LANES));
@@ -453,8 +464,8 @@ void play_all(const Block<F> &s) {
 
 using Tensors = c10::List<std::optional<at::Tensor>>;
 
-// One argument of the call, checked: what is wrong is reported by name, with the expected and the actual shape.
-struct Checked {
+// Raises, naming the tensor, unless it is a contiguous CPU tensor of the expected shape and dtype.
+struct CheckTensor {
   at::ScalarType dtype;
 
   void operator()(const char *name, const at::Tensor &t, at::IntArrayRef shape, bool boolean = false) const {
@@ -495,7 +506,9 @@ void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, con
   const auto terms = given(outputs, TERMS), scores = given(outputs, SCORES);
   TORCH_CHECK(rotated_means.has_value() == drift_rate.has_value(), "rounds: rotated_means and drift_rate must be given together");
   TORCH_CHECK(V.has_value() == b.has_value(), "rounds: V and b must be given together");
-  TORCH_CHECK(means.dim() >= 1 && arms.dim() >= 2 && noise.dim() >= 1, "rounds: means, arms and noise must have an arm or round dim");
+  TORCH_CHECK(means.dim() >= 1 && arms.dim() >= 2 && noise.dim() >= 1 && means.numel() > 0 && arms.numel() > 0,
+              "rounds: means must be (K, *B), arms (K, d) or (d, K, *B), noise (n, *B), none of them empty, got ", means.sizes(),
+              ", ", arms.sizes(), ", ", noise.sizes());
 
   // leading dims, then the batch, which may have any number of dims
   const auto batch = means.sizes().slice(1);
@@ -506,7 +519,7 @@ void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, con
   };
   const bool shared = arms.dim() == 2;
   const int64_t n = noise.size(0), K = means.size(0), B = means.numel() / K, d = arms.size(shared ? 1 : 0);
-  const Checked check{means.scalar_type()};
+  const CheckTensor check{means.scalar_type()};
   check("arms", arms, shared ? std::vector<int64_t>{K, d} : shape({d, K}));
   check("means", means, shape({K}));
   check("best", best, shape({}));
@@ -525,8 +538,9 @@ void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, con
   check("regret", regret, shape({n}));
   if (terms) check("terms", *terms, shape({TERM_COUNT}));
   if (scores) check("scores", *scores, shape({SCORE_COUNT, n}));
-  TORCH_CHECK(scale.device().is_cpu() && scale.scalar_type() == means.scalar_type(), "rounds: scale must be on the CPU with dtype ",
-              means.scalar_type(), ", got ", scale.scalar_type(), " on ", scale.device());
+  TORCH_CHECK(scale.device().is_cpu() && scale.scalar_type() == means.scalar_type(),
+              "rounds: scale must be on the CPU with dtype ", means.scalar_type(), ", got ", scale.scalar_type(), " on ",
+              scale.device());
   TORCH_CHECK(scale.dim() == 2 && (scale.size(0) == 1 || scale.size(0) == n) && (scale.size(1) == 1 || scale.size(1) == B),
               "rounds: scale must have shape [", n, " or 1, ", B, " or 1], got ", scale.sizes());
 
