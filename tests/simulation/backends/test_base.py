@@ -23,8 +23,7 @@ def _play(compile, policy, problem, generator, discount, rounds):
     backend, state = simulation.backend, simulation.state
     assert type(backend) is BACKENDS[compile]  # not silently another one
     noise, draws = simulation._noise(0, rounds), simulation._draws(0, rounds)
-    longest = 3 if backend.max_rounds is None or problem.rotated_means is not None else backend.max_rounds
-    longest = min(longest, backend.max_rounds or longest)
+    longest = backend.max_rounds or 3
     regret, terms = [], [torch.zeros(problem.batch_shape, dtype=torch.double)] * 3
     with torch.no_grad():
         while state.t < rounds:
