@@ -1,3 +1,5 @@
+"""Whole rollouts: against plain loops, laws of the random numbers, tables, memory."""
+
 import math
 import subprocess
 import sys
@@ -7,16 +9,16 @@ import pytest
 import torch
 
 from tests import reference
-from tests.policies.cases import POLICIES, SAMPLED
-from torch_softucb import BanditProblem, LinUCB, NumericalError, SituationBeta, SoftUCBPolicy, rollout, synthetic_problem
+from tests.simulation.cases import POLICIES, SAMPLED
+from torch_softucb import BanditProblem, LinUCB, NumericalError, SoftUCBPolicy, rollout, synthetic_problem
 from torch_softucb import functional as F
 from torch_softucb.simulation.backends.compiled import find_compiler
 from torch_softucb.simulation.engine import Simulation
 
 
-def _problem(count, seeded, seed=0, **kind):
+def _problem(count, seeded, seed=0, **settings):
     return synthetic_problem(
-        **({"num_problems": count, "num_arms": 12, "dim": 4, "dtype": torch.double} | kind), generator=seeded(seed)
+        **({"num_problems": count, "num_arms": 12, "dim": 4, "dtype": torch.double} | settings), generator=seeded(seed)
     )
 
 
@@ -38,16 +40,16 @@ def _plain_loop(policy, problem, horizon, generator):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@pytest.mark.parametrize("kind", ["own arms", "shared arms", "single", "two dims", "masked"])
-def test_equals_a_plain_loop_over_the_policy(name, kind, seeded):
+@pytest.mark.parametrize("shape", ["own arms", "shared arms", "single", "two dims", "masked"])
+def test_equals_a_plain_loop_over_the_policy(name, shape, seeded):
     problem = _problem(6, seeded)
-    if kind == "shared arms":
+    if shape == "shared arms":
         problem = BanditProblem(problem.arms[0], problem.means, 0.3)
-    elif kind == "single":
+    elif shape == "single":
         problem = problem[2]
-    elif kind == "two dims":
+    elif shape == "two dims":
         problem = BanditProblem(problem.arms.view(2, 3, 12, 4), problem.means.view(2, 3, 12), torch.rand(2, 3).double())
-    elif kind == "masked":
+    elif shape == "masked":
         mask = torch.rand(6, 12, generator=seeded(1)) > 0.5
         mask[:, 3] = True
         problem = BanditProblem(problem.arms, problem.means, 0.5, mask)
@@ -147,11 +149,11 @@ def test_noise_and_actions_have_streams_of_their_own(seeded):
 def test_float32_stays_with_float64_over_1024_rounds(seeded):
     """Same arms where rounding did not tip a draw; there, mu_hat and width agree to 1e-4."""
     short, long = (_problem(64, seeded, num_arms=50, dim=10, dtype=dtype) for dtype in (torch.float32, torch.float64))
-    kind = {"horizon": 1024, "record": ["arm", "mu_hat", "width"]}
-    a = rollout(SoftUCBPolicy(10, beta_init=0.6), short, generator=seeded(1), **kind)
+    settings = {"horizon": 1024, "record": ["arm", "mu_hat", "width"]}
+    a = rollout(SoftUCBPolicy(10, beta_init=0.6), short, generator=seeded(1), **settings)
     policy = SoftUCBPolicy(10, beta_init=0.6, dtype=torch.double)
     # the float32 problem's numbers in float64: the float64 problem itself has more digits
-    b = rollout(policy, short.to(torch.double), generator=seeded(1), **kind)
+    b = rollout(policy, short.to(torch.double), generator=seeded(1), **settings)
     same = (a.records["arm"] == b.records["arm"]).all(0)
     assert same.float().mean() > 0.3
     for name in ("mu_hat", "width"):
@@ -175,18 +177,6 @@ def test_one_beta_a_trajectory(seeded):
         policy = SoftUCBPolicy(4, beta_init=betas[r].item(), dtype=torch.double)
         alone = rollout(policy, problem[r], horizon=30, generator=seeded(1))
         torch.testing.assert_close(alone.regret, each.regret[:, r], atol=1e-10, rtol=0)
-
-
-def test_records_have_their_meaning(seeded):
-    problem = _problem(3, seeded)
-    names = ["num_suboptimal", "coverage", "entropy", "index", "probs", "mu_hat", "width"]
-    got = rollout(
-        SoftUCBPolicy(4, beta_init=0.5, dtype=torch.double), problem, horizon=20, generator=seeded(1), record=names
-    ).records
-    assert got["num_suboptimal"].equal((got["index"] < 0).sum(-1))
-    inside = ((problem.means - got["mu_hat"]).abs() <= 0.5 * got["width"]).double().mean(-1)
-    torch.testing.assert_close(got["coverage"], inside)
-    torch.testing.assert_close(got["entropy"], torch.special.entr(got["probs"]).sum(-1))
 
 
 def test_progress_is_called_after_every_round(seeded):
@@ -220,7 +210,7 @@ def test_numbers_that_cannot_be_right_raise(seeded):
         rollout(LinUCB(3), problem, horizon=200, generator=seeded(1))
 
 
-# SPEC section 4: cumulative regret at T = 1024, K = 50, noise 0.5, alpha 1, mean of 512 problems
+# cumulative regret at T = 1024, K = 50, noise 0.5, alpha 1, mean of 512 problems
 TABLE = {
     10: {0.9: (51, 44, 58, 74), 0.99: (51, 45, 50, 62), 0.999: (59, 42, 46, 56), None: (72, 48, 45, 44)},
     20: {0.9: (59, 68, 94, 126), 0.99: (61, 65, 80, 108), 0.999: (64, 60, 75, 95), None: (66, 57, 59, 72)},
@@ -266,19 +256,21 @@ def test_regret_and_rewards_of_drifting_problems_by_hand(compile, seeded):
     mask = torch.ones(6, 5, dtype=torch.bool)
     mask[:, 0] = False
     problem = replace(problem, mask=mask)
-    kind = {"horizon": 12, "generator": seeded(1), "discount": 0.9}
+    settings = {"horizon": 12, "generator": seeded(1), "discount": 0.9}
     if compile and find_compiler() is None:
         pytest.skip("needs a C++ compiler")
-    looked = rollout(SoftUCBPolicy(3, dtype=torch.double), problem, record=("probs", "arm", "reward", "coverage"), **kind)
-    kind["generator"] = seeded(1)
-    played = rollout(SoftUCBPolicy(3, dtype=torch.double), problem, compile=compile, **kind)
+    recorded = rollout(
+        SoftUCBPolicy(3, dtype=torch.double), problem, record=("probs", "arm", "reward", "coverage"), **settings
+    )
+    settings["generator"] = seeded(1)
+    played = rollout(SoftUCBPolicy(3, dtype=torch.double), problem, compile=compile, **settings)
     for t in range(12):
         means = problem.means_at(t)
         best = means[:, 1:].amax(-1)
-        expected = best - (looked.records["probs"][t] * means).sum(-1)
+        expected = best - (recorded.records["probs"][t] * means).sum(-1)
         torch.testing.assert_close(played.regret[t], expected, atol=1e-10, rtol=0)
-        arm = looked.records["arm"][t]
-        torch.testing.assert_close(looked.records["reward"][t], means.gather(-1, arm.unsqueeze(-1)).squeeze(-1))
+        arm = recorded.records["arm"][t]
+        torch.testing.assert_close(recorded.records["reward"][t], means.gather(-1, arm.unsqueeze(-1)).squeeze(-1))
     assert float(played.regret.min()) >= 0
 
 
@@ -290,30 +282,6 @@ def test_a_discount_that_cannot_be_is_refused(seeded):
 
 
 @pytest.mark.parametrize("compile", [False, "native"])
-@pytest.mark.parametrize("discount", [1.0, 0.9])
-def test_play_goes_on_from_a_saved_state(compile, discount, seeded):
-    """With a tally, drift and forgetting; the saved state can be loaded again: play does not write into it."""
-    if compile and find_compiler() is None:
-        pytest.skip("needs a C++ compiler")
-    problem = synthetic_problem(num_problems=6, num_arms=5, dim=3, drift_rate=0.1, generator=seeded(0))
-    policy = SoftUCBPolicy(3, beta_init=SituationBeta.pretrained(horizon=20), coldness="lagged")
-
-    def opened(seed):
-        return Simulation(policy, problem, generator=seeded(seed), discount=discount, compile=compile)
-
-    def regret(simulation, rounds):
-        return torch.cat([play.regret.clone() for play in simulation.play(rounds, recorded=lambda t: False)])
-
-    whole, begun = regret(opened(1), 20), opened(1)
-    regret(begun, 9)
-    state = begun.state_dict()
-    for _ in range(2):
-        resumed = opened(2)
-        resumed.load_state_dict(state)
-        assert torch.equal(regret(resumed, 11), whole[9:])
-
-
-@pytest.mark.parametrize("compile", [False, "native"])
 @pytest.mark.parametrize("single", [False, True])
 def test_one_drifting_problem_plays_as_it_does_in_company_and_is_left_as_it_was(single, compile, seeded):
     if compile and find_compiler() is None:
@@ -321,9 +289,9 @@ def test_one_drifting_problem_plays_as_it_does_in_company_and_is_left_as_it_was(
     two = synthetic_problem(num_problems=2, num_arms=6, dim=3, drift_rate=0.05, dtype=torch.double, generator=seeded(0))
     one = two[0] if single else two[:1]
     before, policy = one.means.clone(), SoftUCBPolicy(3, dtype=torch.double)
-    kind = {"horizon": 20, "compile": compile}
-    alone = rollout(policy, one, generator=seeded(1), **kind).regret.reshape(20)
-    torch.testing.assert_close(alone, rollout(policy, two, generator=seeded(1), **kind).regret[:, 0], atol=1e-10, rtol=0)
+    settings = {"horizon": 20, "compile": compile}
+    alone = rollout(policy, one, generator=seeded(1), **settings).regret.reshape(20)
+    torch.testing.assert_close(alone, rollout(policy, two, generator=seeded(1), **settings).regret[:, 0], atol=1e-10, rtol=0)
     assert torch.equal(one.means, before)
 
 

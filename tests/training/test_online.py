@@ -98,8 +98,8 @@ def test_every_trajectory_finds_a_beta_near_the_target(coldness, beta_init, fit)
     class Covered(L.Callback):
         def on_train_batch_end(self, trainer, pl_module, *_):
             simulation = pl_module.simulation
-            width = simulation.arms.width_sq.sqrt()
-            error = (simulation.means - simulation.arms.mu_hat).abs()
+            width = simulation.state.width_sq.sqrt()
+            error = (simulation.environment.means - simulation.state.mu_hat).abs()
             inside.append(float((error <= pl_module.policy.beta * width).float().mean()))
 
     data = BanditDataModule(dim=5, num_arms=20, trajectories=128, num_steps=40, fresh_problems=True, one_episode=True)

@@ -1,1 +1,1 @@
-"""Play policies against problems: one engine, several backends."""
+"""Play policies against problems: one engine, three backends."""

@@ -1,56 +1,54 @@
-"""A policy at play against a batch of problems, round by round, all trajectories at once."""
+"""Play a policy against a batch of problems, round by round, all trajectories at once."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_softucb import functional as F
 from torch_softucb.checks import check_number
-from torch_softucb.functional.confidence import _coverage
-from torch_softucb.functional.gradient import _reward_and_gradient
-from torch_softucb.functional.regret import _expected_regret
-from torch_softucb.functional.score_function import _delta_slope, _logit_slope, _trajectory_score
-from torch_softucb.functional.softmax import masked
-from torch_softucb.policies._checks import check_offered
 from torch_softucb.policies.base import BanditPolicy
-from torch_softucb.policies.decision import Decision
-from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.rng import normals, stream_key, uniforms
-from torch_softucb.simulation._checks import check_compile, check_same_world, check_scored
-from torch_softucb.simulation.backends.compiled import Fast, compiled_round
-from torch_softucb.simulation.backends.native import native_rounds
-from torch_softucb.simulation.state import FixedArms, ForgettingArms
-from torch_softucb.simulation.trajectory import GradientTerms
+from torch_softucb.simulation._checks import check_compile, check_same_world
+from torch_softucb.simulation.arm_features import ArmFeatures
+from torch_softucb.simulation.backends import choose_backend
+from torch_softucb.simulation.backends.base import PlaySetup, warn_eager
+from torch_softucb.simulation.backends.eager import Eager
+from torch_softucb.simulation.environment import Environment
+from torch_softucb.simulation.fixed_arms import FixedArms
+from torch_softucb.simulation.forgetting import ForgettingArms
+from torch_softucb.simulation.scores import check_has_scores
+from torch_softucb.simulation.state import PlayState
+from torch_softucb.simulation.trajectory import Round
 
-_BLOCK = 2**15  # random numbers drawn at once, per stream: they stay in the cache
-# a native call copies every trajectory's state in and out: it should play more rounds, 64 if their numbers find room
-_NATIVE_BLOCK, _NATIVE_ROUNDS, _NATIVE_MOST = 2**18, 64, 2**21
-
-
-class Round(NamedTuple):
-    """A round of every trajectory, or several that nobody looks at, taken together."""
-
-    t: int  # the first of them, from 0
-    regret: Tensor  # (n, *B) expected, Eq. 2
-    gradient: GradientTerms | None  # summed over the n rounds
-    decision: Decision | None  # this and the rest: of a round that is looked at (n = 1)
-    arm: Tensor | None  # (*B,)
-    reward: Tensor | None  # (*B,)
-    scores: Tensor | None = None  # (11, n, *B) of types.SCORES, if they are wanted
-    situation: Tensor | None = None  # (n, *B, F) or (n, F), with scores, of a beta that is a module
+__all__ = ["Round", "Simulation"]
 
 
 class Simulation:
-    """Trajectories in progress. Their state is a handful of tensors: see :meth:`state_dict`.
+    """Trajectories in progress: a policy, the problems it plays, and their :class:`PlayState`.
 
-    Random numbers: one key for reward noise and one for action draws is taken from the generators; the n-th number of a
-    trajectory depends on the key and on ``problem.ids`` alone.
+    One key for the reward noise and one for the action draws are taken from the generators. The n-th random number of a
+    trajectory depends on the key and on ``problem.ids`` only.
 
-    ``gradient``, ``compile`` and ``discount`` are :func:`torch_softucb.rollout`'s; ``scores`` gives every round's parts of
-    a whole trajectory's gradient.
+    Args:
+        policy: any policy. Its own statistics are neither read nor changed.
+        problem: one problem or a batch; each is one trajectory.
+        generator: generator of the action draws, and of the reward noise if ``noise_generator`` is None.
+        noise_generator: generator of the reward noise.
+        gradient: whether rounds carry the terms of Eq. 13.
+        scores: whether rounds carry the ``SCORES``, the parts of the gradient of a whole trajectory.
+        discount: weight in (0, 1] that earlier observations keep per round.
+        compile: backend of the rounds that are not recorded: False (eager), True (torch.compile) or ``"native"`` (C++).
+
+    Example:
+        >>> from torch_softucb import SoftUCBPolicy, synthetic_problem
+        >>> problem = synthetic_problem(num_problems=4, generator=torch.Generator().manual_seed(0))
+        >>> simulation = Simulation(SoftUCBPolicy(10), problem)
+        >>> [round.t for round in simulation.play(3)]
+        [0, 1, 2]
+        >>> simulation.t
+        3
     """
 
     def __init__(
@@ -70,168 +68,93 @@ class Simulation:
         check_same_world("rollout", "dtype", policy.dtype, "problem", like.dtype)
         check_same_world("rollout", "device", policy.device, "problem", like.device)
         check_compile("rollout", compile)
-        self.policy, self.problem, self.gradient, self.scores, self.t = policy, problem, gradient, scores, 0
-        check_scored("rollout", policy, scores)
-        self.noise_key = stream_key(generator if noise_generator is None else noise_generator, "noise", like.device)
-        self.action_key = stream_key(generator, "action", like.device)
+        check_has_scores(policy, scores)
         check_number("rollout", "discount", discount, low=0.0, high=1.0, open_low=True, closed_high=True)
-        if discount == 1.0:
-            self.arms = FixedArms(problem, policy.ridge_alpha, running_sums=policy.keeps_sums)
-        else:
-            self.arms = ForgettingArms(problem, policy.ridge_alpha, discount=discount, running_sums=policy.keeps_sums)
-        self.gamma = like.new_zeros(problem.batch_shape)  # of the round before, for coldness="lagged"
-        memory = policy._fresh_memory
-        fresh = like.new_empty(0) if memory is None else memory.to(like)
-        self.memory = fresh.expand(*problem.batch_shape, -1).clone()  # (*B, M)
-        self.means = like.movedim(-1, 0).clone(memory_format=torch.contiguous_format)  # (K, *B): drift writes over it
-        self.best = problem.best_mean.contiguous()
-        self.drift: tuple[Tensor, Tensor, Tensor] | None = None
-        # means of the first round and a quarter turn later, (K, B), and the turn of a round, (B,)
-        if problem.rotated_means is not None:
-            drift_rate = torch.as_tensor(problem.drift_rate, dtype=like.dtype, device=like.device).expand(
-                problem.batch_shape
-            )
-            first, later = (each.movedim(-1, 0).reshape(problem.num_arms, -1) for each in (like, problem.rotated_means))
-            self.drift = (first.contiguous(), later.contiguous(), drift_rate.reshape(-1).contiguous())
-        self.noise_std = torch.as_tensor(problem.noise_std, dtype=like.dtype, device=like.device)
-        self._native = native_rounds(self) if compile == "native" else None
-        self._compiled = compiled_round(like.device) if compile is True and not scores else None
+        noise_key = stream_key(generator if noise_generator is None else noise_generator, "noise", like.device)
+        action_key = stream_key(generator, "action", like.device)
+        features, forgets = ArmFeatures(problem), discount < 1.0
+        arms = (
+            ForgettingArms(features, discount=discount, ridge_alpha=policy.ridge_alpha) if forgets else FixedArms(features)
+        )
+        self.policy, self.problem, self.environment = policy, problem, Environment(problem)
+        self.state = PlayState.fresh(policy, problem, features, forgets=forgets, noise_key=noise_key, action_key=action_key)
+        setup = PlaySetup(policy, problem, arms, self.environment, gradient=gradient, scores=scores)
+        self.backend, self._recorder = choose_backend(setup, compile), Eager(setup)
+        self._warned = False
+
+    @property
+    def t(self) -> int:
+        """Number of rounds played."""
+        return self.state.t
+
+    @property
+    def present_means(self) -> Tensor:  # (*B, K)
+        """Mean rewards of the current round."""
+        return self.environment.present_means
 
     @torch.no_grad()
     def play(
         self, rounds: int, *, recorded: Callable[[int], bool] = lambda t: True, stretch: int | None = None
     ) -> Iterator[Round]:
-        """The next rounds. A round's tensors are views that the next one writes over; beta may change in between.
+        """Play the next rounds. beta may change between them.
 
-        ``look(t)`` says in which rounds the decision is wanted: those are played eagerly, the others as ``compile`` says,
-        at most ``stretch`` of them at once.
+        A yielded round's tensors may be views of the state, which the next round overwrites.
+
+        Args:
+            rounds: number of rounds to play.
+            recorded: whether the decision of round ``t`` is wanted. Recorded rounds run eagerly, the others on the backend.
+            stretch: largest number of rounds per block; None leaves it to the backend.
+
+        Yields:
+            Recorded rounds one by one, others in blocks.
         """
-        numbers = max(1, self.problem.ids.numel() * max(1, self.policy.normals_per_decision))  # a round
-        most = min(max(_NATIVE_BLOCK, _NATIVE_ROUNDS * numbers), _NATIVE_MOST) if self._native is not None else _BLOCK
-        block, end = max(1, most // numbers), self.t + rounds
-        while self.t < end:
-            start, size = self.t, min(block, end - self.t)
-            noise, draws = self._noise(start, size), self._draws(start, size)
-            i = 0
-            while i < size:
-                self.arms.check(self.t)
-                self._face(self.t)
-                if self._native is not None and not recorded(self.t):
-                    longest = 1 if self.policy.needs_estimate else stretch
-                    limit = size if longest is None else min(size, i + longest)
-                    stop = next((j for j in range(i + 1, limit) if recorded(start + j)), limit)
-                    yield self._stretch(self._native, noise[i:stop], draws[i:stop])
-                elif self._compiled is not None and not recorded(self.t):
-                    stop = i + 1
-                    yield self._stretch(self._compiled, noise[i], draws[i])
+        state, end = self.state, self.t + rounds
+        self._warn_if_mostly_recorded(recorded, range(state.t, end))
+        numbers_per_round = max(1, self.problem.ids.numel() * max(1, self.policy.normals_per_decision))
+        rounds_at_once = self.backend.rounds_at_once(numbers_per_round)
+        longest = min(limit for limit in (stretch, self.backend.max_rounds, rounds_at_once) if limit is not None)
+        while state.t < end:
+            start, stop = state.t, min(state.t + rounds_at_once, end)
+            noise, draws = self._noise(start, stop - start), self._draws(start, stop - start)
+            while (t := state.t) < stop:
+                state.check_widths(t)
+                self.environment.apply_drift(t)
+                if recorded(t):
+                    block = slice(t - start, t - start + 1)
+                    yield from self._recorder.play(state, noise[block], draws[block])
                 else:
-                    stop = i + 1
-                    yield from self._eager(noise[i], draws[i])
-                i = stop
-        self.arms.check(self.t - 1)
+                    limit = min(stop, t + longest)
+                    after = next((s for s in range(t + 1, limit) if recorded(s)), limit)
+                    block = slice(t - start, after - start)
+                    yield from self.backend.play(state, noise[block], draws[block])
+        state.check_widths(state.t - 1)
 
-    def _eager(self, noise: Tensor, draw: Tensor) -> Iterator[Round]:
-        decision, arm, reward, regret, gradient = self.decide(self.num_observations(self.t), self.gamma, noise, draw)
-        scores, looked = self._scores(decision, arm), decision.situation
-        looked = None if looked is None or scores is None else looked.unsqueeze(0)
-        yield Round(self.t, regret.unsqueeze(0), gradient, decision, arm, reward, scores, looked)
-        self.arms.pull(arm, reward)
-        if self.policy.remembers:
-            self.memory = self.policy.remember(self.memory, arm, reward, decision)
-        if decision.next_gamma is not None:
-            self.gamma = decision.next_gamma
-        self.t += 1
-
-    def _stretch(self, fast: Fast, noise: Tensor, draws: Tensor) -> Round:
-        start = self.t
-        regret, gradient, scores, situation = fast(self, noise, draws)
-        self.t += len(regret)
-        return Round(start, regret, gradient, None, None, None, scores, situation)
-
-    def _face(self, t: int) -> None:
-        """Bring means that drift to round ``t``."""
-        if self.problem.rotated_means is not None:
-            self.means.copy_(self.problem.means_at(t).movedim(-1, 0))
-            self.best.copy_(masked(self.present_means, self.problem.mask).amax(-1))
-
-    @property
-    def present_means(self) -> Tensor:  # (*B, K)
-        return self.means.movedim(0, -1)
-
-    def _scores(self, decision: Decision, arm: Tensor) -> Tensor | None:  # (11, 1, *B)
-        if not self.scores:
-            return None
-        policy = self.policy
-        assert isinstance(policy, SoftUCBPolicy)
-        assert decision.beta is not None
-        assert decision.gamma is not None
-        slope = _logit_slope(
-            decision.mu_hat,
-            decision.width,
-            decision.beta,
-            decision.index,
-            decision.gamma,
-            delta=policy.delta,
-            smoothing=policy.kappa,
-            mask=decision.mask,
-        )
-        means = self.present_means
-        _, present, score = _trajectory_score(decision.probs, slope, means, arm)
-        sharper = _delta_slope(decision.index, delta=policy.delta, smoothing=policy.kappa, mask=decision.mask)
-        _, *of_delta = _trajectory_score(decision.probs, sharper, means, arm)
-        best_arm = masked(means, decision.mask).argmax(-1, keepdim=True)
-        shown = (decision.probs, decision.index, decision.width)
-        of_best = [value.gather(-1, best_arm).squeeze(-1) for value in shown]
-        covered = _coverage(means, decision.mu_hat, decision.width, decision.beta, decision.mask)
-        mean_width = (decision.probs * decision.width).sum(-1)
-        _, eq_13 = _reward_and_gradient(decision.probs, decision.mu_hat, decision.width, decision.gamma)
-        widths = F.sum_width(decision.width, mask=decision.mask)
-        return torch.stack((present, score, *of_best, mean_width, covered, *of_delta, eq_13, widths)).unsqueeze(1)
-
-    def num_observations(self, t: int) -> Tensor:
-        return torch.full((), t, dtype=self.means.dtype, device=self.means.device)
-
-    def decide(
-        self, num_observations: Tensor, gamma: Tensor, noise: Tensor, draw: Tensor
-    ) -> tuple[Decision, Tensor, Tensor, Tensor, GradientTerms | None]:
-        """One round up to the reward: decision, arm, reward, expected regret, terms of Eq. 13 if they are wanted."""
-        decision = self.policy.decide(self.arms.estimate(num_observations, gamma, self.memory), mask=self.problem.mask)
-        arm = decision.pick(draw)
-        mean = self.means.gather(0, arm.unsqueeze(0)).squeeze(0)
-        return decision, arm, mean + noise, self._regret(decision, mean), self._terms(decision)
-
-    def _terms(self, decision: Decision) -> GradientTerms | None:
-        if not self.gradient:
-            return None
-        gamma = check_offered("rollout", "gradient", decision.gamma, type(self.policy).__name__)
-        value, slope = _reward_and_gradient(decision.probs, decision.mu_hat, decision.width, gamma)
-        return GradientTerms(slope, F.sum_width(decision.width, mask=decision.mask), value)
+    def _warn_if_mostly_recorded(self, recorded: Callable[[int], bool], rounds: range) -> None:
+        if self._warned or isinstance(self.backend, Eager):
+            return
+        if 2 * sum(map(recorded, rounds)) > len(rounds):
+            self._warned = True
+            warn_eager(
+                "more than half of the rounds are recorded, and recorded rounds do not run on the requested backend; "
+                "record fewer rounds (record_every), or use compile=False"
+            )
 
     def _noise(self, start: int, count: int) -> Tensor:  # (count, *B)
-        dtype = self.means.dtype
-        return normals(self.noise_key, self.problem.ids, start=start, count=count, dtype=dtype).mul_(self.noise_std)
+        dtype, std = self.problem.means.dtype, self.environment.noise_std
+        return normals(self.state.noise_key, self.problem.ids, start=start, count=count, dtype=dtype).mul_(std)
 
-    def _draws(self, start: int, count: int) -> Tensor:  # (count, *B) uniform, or (count, *B, n) normal
-        key, ids, dtype = self.action_key, self.problem.ids, self.means.dtype
+    def _draws(self, start: int, count: int) -> Tensor:  # (count, *B) uniform, or (count, *B, m) standard normal
+        key, ids, dtype = self.state.action_key, self.problem.ids, self.problem.means.dtype
         width = self.policy.normals_per_decision
         if not width:
             return uniforms(key, ids, start=start, count=count, dtype=dtype)
         numbers = normals(key, ids, start=start * width, count=count * width, dtype=dtype)
         return numbers.view(count, width, *ids.shape).movedim(1, -1)
 
-    def _regret(self, decision: Decision, mean: Tensor) -> Tensor:
-        if decision.probs is None:
-            return self.best - mean  # unbiased: the arm was drawn from the policy
-        return _expected_regret(decision.probs.movedim(-1, 0), self.means, self.best, dim=0)
-
     def state_dict(self) -> dict[str, Tensor | int]:
-        """All that :meth:`play` needs to go on, for a simulation of the same policy and problem."""
-        own = {"gamma": self.gamma, "memory": self.memory, "noise_key": self.noise_key, "action_key": self.action_key}
-        return {"t": self.t, **{name: value.clone() for name, value in (self.arms.state_dict() | own).items()}}
+        """Return a copy of the state: all that :meth:`play` needs to continue, given the same policy and problem."""
+        return self.state.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.t = state["t"]
-        for name, value in self.arms.state_dict().items():
-            value.copy_(state[name])
-        for name in ("gamma", "memory", "noise_key", "action_key"):
-            setattr(self, name, state[name].to(self.means.device, copy=True))  # play writes into them
+        """Continue from a :meth:`state_dict` of a simulation of the same policy, problem and discount."""
+        self.state.load_state_dict(state)

@@ -1,136 +1,147 @@
-"""Estimates of arms that stay fixed, carried forward pull by pull instead of solved for.
-
-With w = root^T x_a, u = root w = V^-1 x_a, z = X u and s = 1 + |w|^2, a pull changes width^2 by -z^2 / s and mu_hat by
-z (y - mu_hat_a) / s: O(Kd + d^2) a round. Tensors are laid out with the batch innermost, (K, *B), and shown to policies
-as (*B, K) views: every pass over arms and every broadcast over the batch then runs over contiguous memory.
-"""
+"""The state of trajectories in progress: everything that changes from round to round."""
 
 import math
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from torch_softucb.errors import NumericalError
-from torch_softucb.functional.residuals import _residual_sum
-from torch_softucb.functional.ridge import _ridge_estimate, _ridge_root
-from torch_softucb.policies.decision import Estimate
+from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.problems.base import BanditProblem
+from torch_softucb.simulation.arm_features import ArmFeatures
+
+RUNNING_SUMS = ("num_observations", "residual_sum", "log_det", "sum_of_squares")  # the rows of PlayState.running_sums
 
 
-class FixedArms:
-    """What a batch of trajectories knows of its arms."""
+@dataclass(eq=False)
+class PlayState:
+    """Everything about a batch of trajectories that a round reads and writes.
 
-    def __init__(self, problem: BanditProblem, ridge_alpha: float, *, running_sums: bool = False) -> None:
-        like, batch, d = problem.means, problem.batch_shape, problem.dim
-        ones = [1] * len(batch)
-        self.given, self.shared = problem.arms, problem.shared_arms
-        self.rows = problem.arms.reshape(-1, d).contiguous()  # (K, d) or (*B K, d): one arm's features lie together
-        # (K, d), or (d, K, *B)
-        self.arms = self.rows if self.shared else problem.arms.permute(-1, -2, *range(len(batch))).contiguous()
-        first = torch.arange(0, len(self.rows), problem.num_arms, device=like.device)
-        self.first = 0 if self.shared else first.view(batch)  # each trajectory's first row
-        norm_sq = torch.linalg.vector_norm(self.arms, dim=1 if self.shared else 0).square_() / ridge_alpha
-        if self.shared:
-            norm_sq = norm_sq.view(-1, *ones).expand(-1, *batch)
-        self.width_sq = norm_sq.clone(memory_format=torch.contiguous_format)  # (K, *B)
-        self.mu_hat = torch.zeros_like(self.width_sq)  # (K, *B)
-        eye = torch.eye(d, dtype=like.dtype, device=like.device) / math.sqrt(ridge_alpha)
-        self.root = eye.view(d, d, *ones).repeat(1, 1, *batch)  # (d, d, *B)
-        self.running_sums = (
-            like.new_zeros(4, *batch) if running_sums else None
-        )  # observations, residual sum, log det V / alpha, sum y^2
-        self._space: dict[torch.Size, Tensor] = {}
+    The batch is the innermost dimension of the estimates, so that every pass over arms and every broadcast over the batch
+    runs over contiguous memory. The native kernel takes the tensors in the order of these fields.
 
-    def _times(self, matrix: Tensor, other: Tensor) -> Tensor:
-        """Product into memory that every round writes over: large blocks asked for anew cost more than the arithmetic."""
-        if torch.compiler.is_compiling():  # makes no such product at all
-            return matrix * other
-        space = self._space.get(matrix.shape)
-        if space is None:
-            space = self._space[matrix.shape] = torch.empty_like(matrix)
-        return torch.mul(matrix, other, out=space)
+    Attributes:
+        mu_hat: estimated mean reward of each arm, ``(K, *B)``.
+        width_sq: squared confidence width of each arm, ``(K, *B)``.
+        root: matrix with ``root @ root.mT == inverse(V)``, ``(d, d, *B)``.
+        gamma: coldness of the previous round, used by ``coldness="lagged"``, ``(*B,)``.
+        running_sums: the sums named in ``RUNNING_SUMS``, ``(4, *B)``; None if the policy does not use them.
+        V: ridge matrix, ``(d, d, *B)``; None without forgetting.
+        b: sum of features times reward, ``(d, *B)``; None without forgetting.
+        memory: what the policy keeps besides its ridge statistics, ``(*B, M)``.
+        noise_key: key of the reward noise, ``()`` int64.
+        action_key: key of the action draws, ``()`` int64.
+        t: number of rounds played.
+    """
 
-    def project(self, u: Tensor) -> Tensor:  # (d, *B) -> x_i . u, (K, *B)
-        if self.shared:
-            return (self.arms @ u.reshape(len(u), -1)).view(-1, *u.shape[1:])
-        return self._times(self.arms, u.unsqueeze(1)).sum(0)
+    mu_hat: Tensor  # (K, *B)
+    width_sq: Tensor  # (K, *B)
+    root: Tensor  # (d, d, *B)
+    gamma: Tensor  # (*B,)
+    running_sums: Tensor | None  # (4, *B)
+    V: Tensor | None  # (d, d, *B)
+    b: Tensor | None  # (d, *B)
+    memory: Tensor  # (*B, M)
+    noise_key: Tensor  # () int64
+    action_key: Tensor  # () int64
+    t: int = 0
 
-    def features(self, arm: Tensor) -> Tensor:  # (*B,) -> (d, *B)
-        return self.rows.index_select(0, (self.first + arm).flatten()).T.contiguous().view(-1, *arm.shape)
+    @classmethod
+    def fresh(
+        cls,
+        policy: BanditPolicy,
+        problem: BanditProblem,
+        features: ArmFeatures,
+        *,
+        forgets: bool,
+        noise_key: Tensor,  # ()
+        action_key: Tensor,  # ()
+    ) -> Self:
+        """Return the state before the first round, where V = alpha I.
 
-    def perturb(self, z: Tensor) -> Tensor:  # (*B, d) -> (*B, K)
-        return self.project(self._times_root(z.movedim(-1, 0).contiguous())).movedim(0, -1)
+        Args:
+            policy: the policy that is going to play.
+            problem: the problems, one trajectory each.
+            features: features of the problem's arms.
+            forgets: whether older observations are discounted, which needs V and b.
+            noise_key: key of the reward noise.
+            action_key: key of the action draws.
+        """
+        like, batch, d, alpha = problem.means, problem.batch_shape, problem.dim, policy.ridge_alpha
+        width_sq = features.norm_sq() / alpha  # (K, 1...) or (K, *B)
+        width_sq = width_sq.expand(-1, *batch).clone(memory_format=torch.contiguous_format)
+        eye = torch.eye(d, dtype=like.dtype, device=like.device).view(d, d, *[1] * len(batch))
+        memory = policy._fresh_memory  # the only access to the policy's private buffer
+        memory = like.new_empty(0) if memory is None else memory.to(like)
+        return cls(
+            mu_hat=torch.zeros_like(width_sq),
+            width_sq=width_sq,
+            root=(eye / math.sqrt(alpha)).repeat(1, 1, *batch),
+            gamma=like.new_zeros(batch),
+            running_sums=like.new_zeros(len(RUNNING_SUMS), *batch) if policy.keeps_sums else None,
+            V=(alpha * eye).repeat(1, 1, *batch) if forgets else None,
+            b=like.new_zeros(d, *batch) if forgets else None,
+            memory=memory.expand(*batch, -1).clone(),
+            noise_key=noise_key,
+            action_key=action_key,
+        )
 
-    def _times_root(self, z: Tensor) -> Tensor:  # (d, *B) -> root z, (d, *B)
-        return self._times(self.root, z).sum(1)
+    @property
+    def num_observations(self) -> Tensor:  # ()
+        """Number of observations per trajectory, in the dtype of the estimates."""
+        return torch.full((), self.t, dtype=self.mu_hat.dtype, device=self.mu_hat.device)
 
-    def check(self, t: int) -> None:
-        """Widths only shrink, so what is negative or NaN now was caused in a round before; where play forgets, the native
-        kernel marks a V that it could not factorise by a width^2 of -1."""
+    def tensors(self) -> list[Tensor | None]:
+        """Return all tensors in the order of the fields; None where one is not used."""
+        return [getattr(self, field.name) for field in fields(self) if field.name != "t"]
+
+    def check_widths(self, t: int) -> None:
+        """Raise if a squared width is negative or NaN, naming round ``t``, counted from 0.
+
+        Without forgetting widths only shrink, so an error of an earlier round is still visible. With forgetting, the native
+        kernel sets width_sq to -1 where it could not factorise V.
+
+        Raises:
+            NumericalError: if any squared width is negative or NaN.
+        """
         if not bool(self.width_sq.amin() >= 0):
             bad = ~(self.width_sq >= 0)
             raise NumericalError(
                 f"rollout: width^2 is negative or NaN for {int(bad.sum())} of {bad.numel()} arms at round {t + 1}; "
-                f"{self.width_sq.dtype} is too short for this horizon or these features: use float64"
+                f"{self.width_sq.dtype} is not precise enough for this horizon or these features: use float64"
             )
 
-    def estimate(self, num_observations: Tensor, gamma: Tensor, memory: Tensor) -> Estimate:
-        mu_hat, width = self.mu_hat.movedim(0, -1), self.width_sq.sqrt().movedim(0, -1)
-        root = self.root.movedim((0, 1), (-2, -1))
-        running_sums = None if self.running_sums is None else self.running_sums[:3].movedim(0, -1)
-        return Estimate(mu_hat, width, num_observations, gamma, self.perturb, self.given, root, memory, running_sums)
+    def state_dict(self) -> dict[str, Tensor | int]:
+        """Return a copy of every field that is used, by name."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: value.clone() if isinstance(value, Tensor) else value
+            for name, value in values.items()
+            if value is not None
+        }
 
-    def pull(self, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
-        """Take in the rewards; returns what it gathered by arm, for torch.compile: see compiled.py."""
-        x = self.features(arm)
-        w = self._times(self.root, x.unsqueeze(1)).sum(0)  # root^T x
-        u = self._times_root(w)  # V^-1 x
-        z = self.project(u)
-        s = 1 + w.square().sum(0)
-        step = (reward - self.mu_hat.gather(0, arm.unsqueeze(0)).squeeze(0)) / s
-        if self.running_sums is not None:
-            self.running_sums += torch.stack((torch.ones_like(s), step.square() * s, s.log(), torch.zeros_like(s)))
-        self.mu_hat.addcmul_(z, step)
-        self.width_sq.addcmul_(z, z / -s)
-        self.root.addcmul_(u.unsqueeze(1), w / (s + s.sqrt()), value=-1)  # functional.ridge_root_update
-        return x, step
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Copy every field from ``saved``, which is not written to afterwards.
 
-    def state_dict(self) -> dict[str, Tensor]:
-        kept = {"mu_hat": self.mu_hat, "width_sq": self.width_sq, "root": self.root}
-        return kept if self.running_sums is None else kept | {"running_sums": self.running_sums}
+        Args:
+            saved: a :meth:`state_dict` of a simulation of the same policy and problem.
 
-
-class ForgettingArms(FixedArms):
-    """The same when every round keeps a share ``discount`` of what was known (:func:`policies.statistics.forget`).
-
-    Nothing can be carried forward then: every round factorises V, O(d^3 + K d^2).
-    """
-
-    def __init__(self, problem: BanditProblem, ridge_alpha: float, *, discount: float, running_sums: bool = False) -> None:
-        super().__init__(problem, ridge_alpha, running_sums=running_sums)
-        like, batch, d = problem.means, problem.batch_shape, problem.dim
-        ones = [1] * len(batch)
-        eye = torch.eye(d, dtype=like.dtype, device=like.device).view(d, d, *ones)
-        self.discount, self.ridge_alpha = discount, ridge_alpha
-        self.ridge = (1 - discount) * ridge_alpha * eye
-        self.V = (ridge_alpha * eye).repeat(1, 1, *batch)  # (d, d, *B)
-        self.b = like.new_zeros(d, *batch)  # (d, *B)
-
-    def pull(self, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
-        x = self.features(arm)
-        self.V.mul_(self.discount).add_(self.ridge).add_(x.unsqueeze(1) * x.unsqueeze(0))
-        self.b.mul_(self.discount).add_(x * reward)
-        root, b = _ridge_root(self.V.movedim((0, 1), (-2, -1))), self.b.movedim(0, -1)
-        mu_hat, width = _ridge_estimate(self.given, root, b)
-        self.mu_hat.copy_(mu_hat.movedim(-1, 0))
-        self.width_sq.copy_(width.square().movedim(-1, 0))
-        self.root.copy_(root.movedim((-2, -1), (0, 1)))
-        if self.running_sums is not None:
-            count, squares = self.discount * self.running_sums[0] + 1, self.discount * self.running_sums[3] + reward.square()
-            log_det = -2 * root.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
-            log_det = log_det - len(x) * math.log(self.ridge_alpha)
-            self.running_sums.copy_(torch.stack((count, _residual_sum(squares, root, b), log_det, squares)))
-        return x, reward
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return super().state_dict() | {"V": self.V, "b": self.b}
+        Raises:
+            ValueError: if a field is missing or has another shape.
+        """
+        own = self.state_dict()
+        if saved.keys() != own.keys():
+            raise ValueError(
+                f"Simulation.load_state_dict: expected the entries {sorted(own)}, got {sorted(saved)}; "
+                "load it into a simulation of the same policy, problem and discount"
+            )
+        for name, value in own.items():
+            if isinstance(value, Tensor) and saved[name].shape != value.shape:
+                raise ValueError(
+                    f"Simulation.load_state_dict: {name} must have shape {tuple(value.shape)}, got "
+                    f"{tuple(saved[name].shape)}; load it into a simulation of the same problem"
+                )
+        for name, value in own.items():
+            setattr(self, name, saved[name] if name == "t" else saved[name].to(value, copy=True))

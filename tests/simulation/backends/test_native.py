@@ -1,58 +1,33 @@
-import subprocess
-import sys
+"""The native backend: equal to the eager one, its edges, and what it refuses."""
+
+import re
+from dataclasses import fields
 
 import pytest
 import torch
 
-from tests.policies.cases import POLICIES
+from tests.simulation.cases import DIM, POLICIES, PROBLEMS, assert_plays_like_eager, needs_compiler, problem_of
 from torch_softucb import BanditProblem, LinUCB, NumericalError, SoftUCBPolicy, rollout, synthetic_problem
 from torch_softucb.errors import CompileWarning
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision
 from torch_softucb.simulation.backends import native
-from torch_softucb.simulation.backends.compiled import find_compiler
+from torch_softucb.simulation.backends.eager import Eager
+from torch_softucb.simulation.backends.kernel import SOURCE, load_kernel
+from torch_softucb.simulation.backends.native import Native
 from torch_softucb.simulation.engine import Simulation
+from torch_softucb.simulation.state import RUNNING_SUMS, PlayState
+from torch_softucb.simulation.trajectory import SCORES, GradientTerms
 
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
-KINDS = ["own arms", "shared arms", "single", "two dims", "masked", "one mask for all"]
-
-
-def problem_of(kind, seeded, dtype=torch.double):
-    problem = synthetic_problem(num_problems=38, num_arms=12, dim=4, dtype=dtype, generator=seeded(0))
-    if kind == "shared arms":
-        return BanditProblem(problem.arms[0], problem.means, 0.3)
-    if kind == "single":
-        return problem[2]
-    if kind == "two dims":
-        std = torch.rand(2, 19, generator=seeded(3)).to(dtype)
-        return BanditProblem(problem.arms.view(2, 19, 12, 4), problem.means.view(2, 19, 12), std)
-    if kind == "masked":
-        mask = torch.rand(38, 12, generator=seeded(1)) > 0.5
-        mask[:, 3] = True
-        return BanditProblem(problem.arms, problem.means, 0.5, mask)
-    if kind == "one mask for all":
-        return BanditProblem(problem.arms[0], problem.means, 0.5, torch.arange(12) % 3 > 0)
-    return problem
-
-
-def assert_plays_like_eager(compile, policy, problem, seeded, horizon=60, **kind):
-    soft = isinstance(policy, SoftUCBPolicy)
-    runs = []
-    for mode in (False, compile):
-        simulation = Simulation(policy, problem, generator=seeded(9), gradient=soft, compile=mode)
-        rounds = list(simulation.play(horizon, recorded=lambda t: t % 23 == 22))
-        terms = [sum(part) for part in zip(*(play.gradient for play in rounds), strict=True)] if soft else []
-        runs.append([torch.cat([play.regret for play in rounds]), *terms, *simulation.state_dict().values()])
-    for eager, fast in zip(*runs, strict=True):
-        torch.testing.assert_close(fast, eager, **({"atol": 1e-10, "rtol": 0} | kind))
+pytestmark = needs_compiler
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_native_plays_like_eager(name, kind, seeded):
+@pytest.mark.parametrize("shape", PROBLEMS)
+def test_native_plays_like_eager(name, shape, seeded):
     """Equal estimates after 60 rounds are equal arms in every round; a few rounds among them are played eagerly."""
     policy = POLICIES[name](4, ridge_alpha=0.3, dtype=torch.double)
-    assert_plays_like_eager("native", policy, problem_of(kind, seeded), seeded)
+    assert_plays_like_eager("native", policy, problem_of(shape, seeded), seeded)
 
 
 def test_one_beta_a_trajectory(seeded):
@@ -79,9 +54,8 @@ def test_float32_stays_with_float64_over_1024_rounds(shared, seeded):
         policy = SoftUCBPolicy(10, beta_init=0.6, dtype=dtype)
         simulation = Simulation(policy, problem.to(dtype), generator=seeded(1), compile=mode)
         regret = torch.cat([play.regret for play in simulation.play(1024, recorded=lambda t: False)])
-        decision = policy.decide(
-            simulation.arms.estimate(simulation.num_observations(1024), simulation.gamma, simulation.memory)
-        )
+        arms = simulation.backend.setup.arms
+        decision = policy.decide(arms.estimate(simulation.state, simulation.state.num_observations))
         ends.append((regret.double(), decision))
     (regret, short), (want, long) = ends
     same = (short.width.double() - long.width).abs().amax(-1) < 1e-3  # another arm anywhere moves a width by more
@@ -156,30 +130,12 @@ def test_what_cannot_be_done_is_said(policy, settings, match, seeded):
         rollout(policy, problem_of("own arms", seeded, torch.float32), horizon=5, **settings)
 
 
-@pytest.mark.parametrize("compile", [True, "native"])
-def test_without_a_compiler_it_warns_once_and_plays_eagerly(compile, seeded, monkeypatch):
-    monkeypatch.setattr("torch_softucb.simulation.backends.compiled.find_compiler", lambda: None)
-    monkeypatch.setattr("torch_softucb.simulation.backends.native.find_compiler", lambda: None)
-    native._kernel.cache_clear()
-    problem, policy = problem_of("own arms", seeded), LinUCB(4, dtype=torch.double)
-    with pytest.warns(CompileWarning, match=r"C\+\+ compiler.*playing eagerly") as caught:
-        got = rollout(policy, problem, horizon=9, generator=seeded(1), compile=compile)
-    assert len(caught) == 1
-    native._kernel.cache_clear()
-    assert got.regret.equal(rollout(policy, problem, horizon=9, generator=seeded(1)).regret)
-
-
 def test_few_trajectories_of_many_arms_are_played_eagerly(seeded):
     policy = LinUCB(64)
     problem = synthetic_problem(num_problems=17, num_arms=300, dim=64, generator=seeded(0))
-    assert Simulation(policy, problem, compile="native")._native is not None
-    assert Simulation(policy, problem[:2], compile="native")._native is None
-
-
-def test_import_builds_nothing():
-    script = "import sys, torch_softucb; print('torch.utils.cpp_extension' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert isinstance(Simulation(policy, problem, compile="native").backend, Native)
+    with pytest.warns(CompileWarning, match=r"fewer than 16 trajectories .* got 2 with K \* d = 19200; playing eagerly"):
+        assert isinstance(Simulation(policy, problem[:2], compile="native").backend, Eager)
 
 
 def test_a_v_that_cannot_be_factorised_is_told_in_a_long_stretch_too(seeded):
@@ -200,3 +156,122 @@ def test_a_v_that_cannot_be_factorised_is_told_in_a_long_stretch_too(seeded):
     by_round, at_once = ([told(problem[i : i + 1], stretch) for i in range(24)] for stretch in (1, None))
     assert any(by_round)
     assert at_once == by_round
+
+
+# --- orders shared with rounds.cpp
+
+
+def _enum(name, prefix=""):
+    """Members of an enum of rounds.cpp, lower case, without the count at its end."""
+    body = re.search(rf"enum {name} : \w+ {{(?://[^\n]*)?(.*?)}};", re.sub(r"//[^\n]*", "", SOURCE.read_text()), re.DOTALL)[
+        1
+    ]
+    return [member.strip().removeprefix(prefix).lower() for member in body.split(",")][:-1]
+
+
+def _constant(name):
+    return int(re.search(rf"constexpr int64_t {name} = (\d+);", SOURCE.read_text())[1])
+
+
+def test_the_kernel_takes_tensors_and_numbers_in_the_order_of_python():
+    tensors = [field.name for field in fields(PlayState) if field.name != "t"]
+    assert _enum("StateField") == [{"V": "v_matrix", "b": "b_vector"}.get(name, name) for name in tensors]
+    assert tuple(_enum("ProblemField")) == native.KernelProblem._fields
+    assert tuple(_enum("Setting")) == native.KernelSettings._fields
+    assert tuple(_enum("OutputField")) == native.KernelOutputs._fields
+    assert tuple(_enum("Term", "TERM_")) == GradientTerms._fields
+    assert tuple(_enum("Sum", "SUM_")) == RUNNING_SUMS
+    assert tuple(_enum("Score", "SCORE_")) == SCORES
+
+
+def test_the_kernel_has_as_many_lanes_as_python_assumes():
+    assert _constant("LANES") == native.LANES
+
+
+def test_the_kernel_knows_every_rule_by_name(seeded):
+    names = re.search(r"RULE_NAMES\[RULES\] = {(.*?)}", SOURCE.read_text())[1]
+    assert [name.strip().strip('"') for name in names.split(",")] == _enum("Rule")
+    means = torch.zeros(1)
+    assert {native._rule_name(POLICIES[name](DIM).native_rule(means)) for name in POLICIES} == set(_enum("Rule"))
+
+
+# --- what the op refuses
+
+
+def _arguments(seeded, dtype=torch.double):
+    simulation = Simulation(
+        SoftUCBPolicy(DIM, dtype=dtype), problem_of("masked drift", seeded, dtype), discount=0.9, compile="native"
+    )
+    noise, state = simulation._noise(0, 3), simulation.state
+    state.running_sums = torch.zeros(4, 38, dtype=dtype)
+    outputs = native.KernelOutputs(torch.empty_like(noise), noise.new_zeros(3, 38), noise.new_empty(11, 3, 38))
+    return {
+        "state": dict(zip([f.name for f in fields(PlayState) if f.name != "t"], state.tensors(), strict=True)),
+        "problem": simulation.backend._problem._asdict(),
+        "noise": noise,
+        "draws": simulation._draws(0, 3),
+        "scale": noise.new_ones(1, 1),
+        "outputs": outputs._asdict(),
+    }
+
+
+def _call(given, rule="soft_current", settings=(99.0, 0.1, 0.0, 0.9, 1.0)):
+    state, problem, outputs = (list(given[name].values()) for name in ("state", "problem", "outputs"))
+    load_kernel().op(rule, 0, state, problem, given["noise"], given["draws"], given["scale"], settings, outputs)
+
+
+CHECKED = [
+    *(("state", name) for name in ("mu_hat", "width_sq", "root", "gamma", "running_sums", "V", "b")),
+    *(("problem", name) for name in native.KernelProblem._fields),
+    *(("outputs", name) for name in native.KernelOutputs._fields),
+    *((None, name) for name in ("noise", "draws", "scale")),
+]
+
+
+@pytest.mark.parametrize("fault", ["shape", "dtype", "layout"])
+@pytest.mark.parametrize(("group", "name"), CHECKED)
+def test_the_op_checks_every_tensor(group, name, fault, seeded):
+    given = _arguments(seeded)
+    _call(given)  # fine as it is
+    place = given if group is None else given[group]
+    tensor = place[name]
+    if fault == "layout" and name == "scale":
+        pytest.skip("scale is addressed by its strides")
+    if fault == "shape":
+        place[name] = tensor.new_ones(1, 5) if name == "scale" else tensor[..., :-1].contiguous()
+    elif fault == "dtype":
+        place[name] = tensor.to(torch.uint8 if tensor.dtype == torch.bool else torch.float32)
+    else:
+        place[name] = tensor.repeat_interleave(2, -1)[..., ::2]
+    # sizes and dtype are read from means and arms, so another tensor is reported where these are wrong
+    reported = r"\w+" if name in ("means", "arms") else name
+    what = {"shape": "shape", "dtype": "dtype", "layout": "contiguous"}[fault]
+    with pytest.raises(RuntimeError, match=rf"rounds: {reported} must .*{what}"):
+        _call(given)
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "match"),
+    [
+        ("state", "mu_hat", "mu_hat must be given"),
+        ("state", "V", "V and b must be given together"),
+        ("problem", "drift_rate", "rotated_means and drift_rate must be given together"),
+        ("outputs", "regret", "regret must be given"),
+    ],
+)
+def test_the_op_names_what_is_missing(group, name, match, seeded):
+    given = _arguments(seeded)
+    given[group][name] = None
+    with pytest.raises(RuntimeError, match=match):
+        _call(given)
+
+
+def test_the_op_refuses_unknown_rules_and_lists_of_another_length(seeded):
+    given = _arguments(seeded)
+    with pytest.raises(RuntimeError, match=r"rule must be one of soft_current, .*, got softer"):
+        _call(given, rule="softer")
+    with pytest.raises(RuntimeError, match="settings must have 5 numbers, got 1"):
+        _call(given, settings=(1.0,))
+    del given["state"]["memory"]
+    with pytest.raises(RuntimeError, match="state must have 10 tensors, got 9"):
+        _call(given)

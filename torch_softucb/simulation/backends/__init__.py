@@ -1,1 +1,18 @@
 """Ways to play rounds: eagerly, under torch.compile, or in a C++ kernel."""
+
+from torch_softucb.simulation.backends.base import Backend, PlaySetup, warn_eager
+from torch_softucb.simulation.backends.compiled import Compiled
+from torch_softucb.simulation.backends.eager import Eager
+from torch_softucb.simulation.backends.native import Native
+
+BACKENDS: dict[bool | str, type[Backend]] = {False: Eager, True: Compiled, "native": Native}
+
+
+def choose_backend(setup: PlaySetup, compile: bool | str) -> Backend:
+    """Return the backend that ``compile`` names, or the eager one, with a warning, where that cannot be used."""
+    backend = BACKENDS[compile]
+    reason = backend.unsupported(setup)
+    if reason is None:
+        return backend(setup)
+    warn_eager(reason)
+    return Eager(setup)

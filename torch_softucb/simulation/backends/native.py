@@ -1,149 +1,161 @@
-"""Whole stretches of rounds in one C++ call: built on first use by torch's extension mechanism, never needed to import.
+"""Play whole blocks of rounds in one call of a C++ kernel (rounds.cpp), many times faster than eager rounds on a CPU.
 
-The eager round is the reference; this one gives the same numbers to rounding, for the policies that have a
-:class:`~torch_softucb.policies.decision.NativeRule`.
+Supported are the policies that have a :class:`~torch_softucb.policies.decision.NativeRule`.
 """
 
-import functools
-import hashlib
-import logging
-import os
-import platform
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from torch_softucb.policies._checks import check_beta_fits
+from torch_softucb.policies._checks import check_beta_fits, check_offered
+from torch_softucb.policies.decision import NativeRule
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
-from torch_softucb.simulation._checks import check_native
-from torch_softucb.simulation.backends.compiled import Fast, Played, Playing, find_compiler, warn_eager
-from torch_softucb.simulation.state import ForgettingArms
-from torch_softucb.simulation.trajectory import SCORES, GradientTerms
+from torch_softucb.simulation.backends.base import Backend, PlaySetup
+from torch_softucb.simulation.backends.kernel import load_kernel
+from torch_softucb.simulation.state import PlayState
+from torch_softucb.simulation.trajectory import SCORES, GradientTerms, Round
 
-_SOURCE = Path(__file__).with_name("rounds.cpp")
-_FLAGS = ["-O3", "-march=native", "-ffast-math", "-fopenmp"]
-_KINDS = ("soft_current", "soft_lagged", "soft_smooth", "greedy", "thompson")  # the order of rounds.cpp
-_LANES = 16  # of rounds.cpp
-_LARGE = 2**14
-_log = logging.getLogger(__name__)
+LANES = 16  # trajectories per tile, as in rounds.cpp
+_LARGE = 2**14  # K * d above which a tile that is not full costs more than eager rounds
+# A call copies the state of every trajectory in and out, so it should play many rounds: 64, if their random numbers fit.
+_NUMBERS_AT_ONCE, _ROUNDS_AT_ONCE, _MAX_NUMBERS = 2**18, 64, 2**21
 
 
-def _name() -> str:
-    """Of the built library: another source, torch or processor is another library, though a cache folder be shared."""
-    about = Path("/proc/cpuinfo")
-    lines = about.read_text().splitlines() if about.exists() else []
-    processor = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
-    parts = (_SOURCE.read_text(), torch.__version__, platform.machine(), processor)
-    return "torch_softucb_" + hashlib.sha256("\n".join([*parts, *_FLAGS]).encode()).hexdigest()[:12]
+class KernelProblem(NamedTuple):
+    """The problem as the kernel takes it, in the order of ``ProblemField`` in rounds.cpp; all tensors contiguous."""
+
+    arms: Tensor  # (K, d) shared, or (d, K, *B)
+    means: Tensor  # (K, *B) of round 0 if rewards drift
+    best: Tensor  # (*B,)
+    mask: Tensor | None  # (K, *B) bool
+    rotated_means: Tensor | None  # (K, *B), if rewards drift
+    drift_rate: Tensor | None  # (*B,), likewise
 
 
-@contextmanager
-def _own_tools() -> Iterator[None]:
-    """This environment's programs on the path: ninja is there though nobody activated the environment."""
-    before = os.environ.get("PATH", "")
-    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), before])
-    try:
-        yield
-    finally:
-        os.environ["PATH"] = before
+class KernelSettings(NamedTuple):
+    """Numbers that the kernel takes, in the order of ``Setting`` in rounds.cpp."""
+
+    odds: float  # delta / (1 - delta)
+    smoothing: float  # kappa of the smooth coldness
+    epsilon: float  # probability shared by all allowed arms (greedy)
+    discount: float
+    ridge_alpha: float
 
 
-@functools.cache
-def _kernel() -> Callable[..., None] | None:
-    """The kernel, built if need be; None, after a warning, where it cannot be built."""
-    from torch.utils import cpp_extension
+class KernelOutputs(NamedTuple):
+    """Tensors that the kernel fills, in the order of ``OutputField`` in rounds.cpp."""
 
-    with _own_tools():
-        if find_compiler() is None or not cpp_extension.is_ninja_available():
-            warn_eager("compile='native' needs a C++ compiler and ninja (pip install ninja), and not both were found")
-            return None
-        mvec = ["-lmvec"] if platform.system() == "Linux" and platform.machine() == "x86_64" else []
-        _log.info("building the native kernel; this is done once")
-        try:
-            cpp_extension.load(
-                _name(), [str(_SOURCE)], is_python_module=False, extra_cflags=_FLAGS, extra_ldflags=["-fopenmp", *mvec]
-            )
-        except (RuntimeError, OSError) as error:
-            warn_eager(f"the native kernel could not be built ({str(error).splitlines()[0]})")
-            return None
-    kernel: Callable[..., None] = torch.ops.torch_softucb.rounds.default
-    return kernel
+    regret: Tensor  # (n, *B)
+    terms: Tensor | None  # (3, *B) GradientTerms, added to
+    scores: Tensor | None  # (11, n, *B) SCORES
 
 
-def _situated(simulation: Playing) -> tuple[Tensor, Tensor | None]:
-    """beta of the next round, of a policy that looks around."""
-    policy = simulation.policy
-    assert isinstance(policy, SoftUCBPolicy)
-    estimate = simulation.arms.estimate(simulation.num_observations(simulation.t), simulation.gamma, simulation.memory)
-    with torch.no_grad():
-        return policy.situated_beta(estimate, mask=simulation.problem.mask)
+def _rule_name(rule: NativeRule) -> str:
+    return rule.kind
 
 
-def _looked(simulation: Playing, num_observations: Tensor) -> Tensor | None:  # (n, F)
-    """What a module that does not look around has looked at."""
-    module = getattr(simulation.policy, "beta_module", None)
-    return None if module is None else num_observations.unsqueeze(-1)[:, : len(module.inputs)]
-
-
-def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> Played:
-    kernel = _kernel()
-    assert kernel is not None
-    arms, means = simulation.arms, simulation.means
-    batch, n = means.shape[1:], len(noise)
-    num_observations = simulation.num_observations(simulation.t) + torch.arange(n, device=means.device)
-    rule = simulation.policy.native_rule(num_observations)
-    assert rule is not None
-    if simulation.policy.needs_estimate:
-        scale, situation = _situated(simulation)
-        situation = None if situation is None else situation.unsqueeze(0)
-    else:
-        scale, situation = rule.scale, _looked(simulation, num_observations)
-    if not rule.by_round:
-        check_beta_fits(type(simulation.policy).__name__, scale.shape, batch)
-        scale = scale.reshape(1, -1)
-    if simulation.policy.normals_per_decision:
-        draws = draws.movedim(-1, 1)
-    mask = simulation.problem.mask
+def _kernel_problem(setup: PlaySetup) -> KernelProblem:
+    problem, environment = setup.problem, setup.environment
+    batch, mask, means = problem.batch_shape, problem.mask, environment.means
+    rotated_means = drift_rate = None
     if mask is not None:
         mask = mask.expand(*batch, -1).movedim(-1, 0).contiguous()
-    regret = torch.empty_like(noise)
-    terms = means.new_zeros(3, *batch) if simulation.gradient else None
-    scores = means.new_empty(len(SCORES), *noise.shape) if simulation.scores else None
-    kernel(
-        _KINDS.index(rule.kind),
-        arms.arms if arms.shared else arms.arms.flatten(2),
-        (means if simulation.drift is None else simulation.drift[0]).view(len(means), -1),
-        simulation.best,
-        mask,
-        *((None, None) if simulation.drift is None else simulation.drift[1:]),
-        simulation.t,
-        noise,
-        draws.contiguous(),
-        scale,
-        rule.odds,
-        rule.smoothing,
-        rule.epsilon,
-        arms.mu_hat,
-        arms.width_sq,
-        arms.root,
-        *((arms.V, arms.b, arms.discount, arms.ridge_alpha) if isinstance(arms, ForgettingArms) else (None, None, 1.0, 1.0)),
-        arms.running_sums,
-        simulation.gamma,
-        regret,
-        terms,
-        scores,
-    )
-    return regret, None if terms is None else GradientTerms(*terms), scores, situation if simulation.scores else None
+    if problem.rotated_means is not None:
+        means, rotated_means = (each.movedim(-1, 0).contiguous() for each in (problem.means, problem.rotated_means))
+        drift_rate = torch.as_tensor(problem.drift_rate, dtype=means.dtype, device=means.device).expand(batch).contiguous()
+    return KernelProblem(setup.arms.features.layout, means, environment.best, mask, rotated_means, drift_rate)
 
 
-def native_rounds(simulation: Playing) -> Fast | None:
-    rule = simulation.policy.native_rule(simulation.num_observations(0).unsqueeze(0))
-    check_native("rollout", simulation.policy, rule, simulation.gradient, simulation.means.device)
-    k, batch = simulation.means.shape[0], simulation.best.numel()
-    if batch < _LANES and k * simulation.policy.dim > _LARGE:  # spare lanes would cost more than the calls that are saved
-        return None
-    return None if _kernel() is None else _play
+class Native(Backend):
+    """Blocks of rounds per call; single rounds where beta depends on the estimates and is therefore computed by torch."""
+
+    def __init__(self, setup: PlaySetup) -> None:
+        self.setup = setup
+        self.max_rounds = 1 if setup.policy.needs_estimate else None
+        self._problem, self._kernel = _kernel_problem(setup), load_kernel().op
+
+    @classmethod
+    def unsupported(cls, setup: PlaySetup) -> str | None:
+        """Return why the kernel is not used, or None.
+
+        Raises:
+            ValueError: if the policy has no kernel, or the problem is not on the CPU.
+            TypeError: if Eq. 13 is requested of a policy without a coldness.
+        """
+        policy, means = setup.policy, setup.environment.means
+        name = type(policy).__name__
+        rule = policy.native_rule(means.new_zeros(1))
+        if rule is None:
+            raise ValueError(f"rollout: {name} has no native kernel; use compile=True or compile=False")
+        if means.device.type != "cpu":
+            raise ValueError(
+                f"rollout: the native kernel runs on the CPU, got {means.device}; use compile=True or compile=False"
+            )
+        if setup.gradient and not _rule_name(rule).startswith("soft"):
+            check_offered("rollout", "gradient", None, name)
+        batch, size = setup.problem.batch_shape.numel(), setup.problem.num_arms * setup.problem.dim
+        if batch < LANES and size > _LARGE:
+            return (
+                f"compile='native' is slower than eager rounds for fewer than {LANES} trajectories with K * d above "
+                f"{_LARGE}, got {batch} with K * d = {size}"
+            )
+        return load_kernel().reason
+
+    def rounds_at_once(self, numbers_per_round: int) -> int:
+        """Return for how many rounds random numbers are drawn, which is also the longest block."""
+        most = min(max(_NUMBERS_AT_ONCE, _ROUNDS_AT_ONCE * numbers_per_round), _MAX_NUMBERS)
+        return max(1, most // numbers_per_round)
+
+    def play(self, state: PlayState, noise: Tensor, draws: Tensor) -> Iterator[Round]:
+        """Yield the block of rounds after the state was updated."""
+        setup, n, means = self.setup, len(noise), self._problem.means
+        assert self._kernel is not None
+        num_observations = state.num_observations + torch.arange(n, device=means.device)  # (n,)
+        rule = setup.policy.native_rule(num_observations)
+        assert rule is not None
+        scale, situation = self._scale(state, rule, num_observations)
+        if setup.policy.normals_per_decision:
+            draws = draws.movedim(-1, 1)
+        outputs = KernelOutputs(
+            regret=torch.empty_like(noise),
+            terms=means.new_zeros(len(GradientTerms._fields), *means.shape[1:]) if setup.gradient else None,
+            scores=means.new_empty(len(SCORES), *noise.shape) if setup.scores else None,
+        )
+        settings = KernelSettings(rule.odds, rule.smoothing, rule.epsilon, setup.arms.discount, setup.policy.ridge_alpha)
+        self._kernel(
+            _rule_name(rule),
+            state.t,
+            state.tensors(),
+            self._problem,
+            noise,
+            draws.contiguous(),
+            scale,
+            settings,
+            outputs,
+        )
+        start, state.t = state.t, state.t + n
+        terms = None if outputs.terms is None else GradientTerms(*outputs.terms)
+        yield Round(start, outputs.regret, terms, scores=outputs.scores, situation=situation if setup.scores else None)
+
+    def _scale(
+        self,
+        state: PlayState,
+        rule: NativeRule,
+        num_observations: Tensor,  # (n,)
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return beta, or the scale of Thompson's draw, as (n or 1, B or 1), and the inputs of a BetaModule."""
+        policy, batch = self.setup.policy, self.setup.problem.batch_shape
+        scale, situation = rule.scale, None
+        if policy.needs_estimate:
+            assert isinstance(policy, SoftUCBPolicy)
+            estimate = self.setup.arms.estimate(state, state.num_observations)
+            scale, situation = policy.situated_beta(estimate, mask=self.setup.problem.mask)
+            situation = None if situation is None else situation.unsqueeze(0)
+        elif isinstance(policy, SoftUCBPolicy) and policy.beta_module is not None:
+            situation = num_observations.unsqueeze(-1)[:, : len(policy.beta_module.inputs)]  # (n, F)
+        if not rule.by_round:
+            check_beta_fits(type(policy).__name__, scale.shape, batch)
+            scale = scale.reshape(1, -1)
+        return scale, situation

@@ -1,7 +1,9 @@
-// Many rounds of a fixed-arm rollout in one call: the eager round of simulation.py, written for the processor's caches.
+// A block of rounds of a rollout with fixed arms in one call: the eager round of eager.py, arranged for the CPU's caches.
 //
-// A tile of LANES trajectories is copied next to each other, played to the end of the stretch and copied back; every inner
-// loop runs over the lanes. Eager Python is the reference: tests/test_native.py compares every kind of policy with it.
+// A tile of LANES trajectories is copied into contiguous memory, played to the end of the block and copied back. Every inner
+// loop runs over the lanes. The eager backend is the reference; the tests compare every policy with it.
+//
+// The enums below give the order of the lists that native.py passes in; a test compares them with the Python side.
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
@@ -15,51 +17,66 @@
 namespace {
 
 constexpr int64_t LANES = 16;
-enum Kind : int64_t { SOFT_CURRENT, SOFT_LAGGED, SOFT_SMOOTH, GREEDY, THOMPSON };  // the order of native/__init__.py
+enum Rule : int64_t { SOFT_CURRENT, SOFT_LAGGED, SOFT_SMOOTH, GREEDY, THOMPSON, RULES };
+const char *const RULE_NAMES[RULES] = {"soft_current", "soft_lagged", "soft_smooth", "greedy", "thompson"};
+enum StateField : size_t {  // PlayState; the kernel does not use the last three
+  MU_HAT, WIDTH_SQ, ROOT, GAMMA, RUNNING_SUMS, V_MATRIX, B_VECTOR, MEMORY, NOISE_KEY, ACTION_KEY, STATE_FIELDS
+};
+enum ProblemField : size_t { ARMS, MEANS, BEST, MASK, ROTATED_MEANS, DRIFT_RATE, PROBLEM_FIELDS };  // KernelProblem
+enum Setting : size_t { ODDS, SMOOTHING, EPSILON, DISCOUNT, RIDGE_ALPHA, SETTINGS };  // KernelSettings
+enum OutputField : size_t { REGRET, TERMS, SCORES, OUTPUT_FIELDS };  // KernelOutputs
+enum Term : int64_t { TERM_REWARD, TERM_PENALTY, TERM_VALUE, TERM_COUNT };  // GradientTerms
+enum Sum : int64_t { SUM_NUM_OBSERVATIONS, SUM_RESIDUAL_SUM, SUM_LOG_DET, SUM_SUM_OF_SQUARES, SUM_COUNT };  // RUNNING_SUMS
+enum Score : int64_t {  // trajectory.SCORES
+  SCORE_PRESENT, SCORE_SCORE, SCORE_BEST_PROB, SCORE_BEST_INDEX, SCORE_BEST_WIDTH, SCORE_MEAN_WIDTH, SCORE_COVERAGE,
+  SCORE_DELTA_PRESENT, SCORE_DELTA_SCORE, SCORE_REWARD_SLOPE, SCORE_SUM_WIDTH, SCORE_COUNT
+};
 
 #define EACH_LANE _Pragma("omp simd") for (int64_t l = 0; l < LANES; ++l)
 
 template <typename F>
-struct Stretch {  // what a call is about; every tensor contiguous, trajectories innermost
-  int64_t kind, rounds, K, d, B;
+struct Block {  // the arguments of a call; every tensor contiguous, trajectories innermost
+  int64_t rule, rounds, K, d, B;
   const F *arms;       // (K, d) or (d, K, B)
-  const F *means;      // (K, B)
+  const F *means;      // (K, B), of round 0 if rewards drift
   const F *best;       // (B)
   const bool *mask;    // (K, B) or null
   const F *noise;      // (rounds, B)
-  const F *draws;      // (rounds, B) uniform, or (rounds, d, B) normal
-  const F *scale;      // beta or Thompson's scale, by the two strides
+  const F *draws;      // (rounds, B) uniform, or (rounds, d, B) standard normal
+  const F *scale;      // beta or the scale of Thompson's draw, addressed by the two strides
   int64_t scale_round, scale_lane;
   double odds, smoothing, epsilon;
-  F *mu_hat, *width_sq, *root, *gamma;  // (K, B), (K, B), (d, d, B), (B): carried forward
-  const F *turned, *turn;  // (K, B), (B): means that drift, or null
-  int64_t start;       // the first round's number
-  F *V, *b;            // (d, d, B), (d, B): of play that forgets, or null
+  F *mu_hat, *width_sq, *root, *gamma;  // (K, B), (K, B), (d, d, B), (B): updated in place
+  const F *rotated_means, *drift_rate;  // (K, B), (B), or null if rewards do not drift
+  int64_t start;       // number of the first round
+  F *V, *b;            // (d, d, B), (d, B), or null without forgetting: updated in place
   double discount, ridge_alpha;
-  F *tally;            // (4, B) of fixed_arms.py, or null
+  F *running_sums;     // (SUM_COUNT, B) or null: updated in place
   F *regret;           // (rounds, B)
-  F *terms;            // (3, B) reward gradient, sum of widths, value: added to; null when nobody wants them
-  F *scores;           // (SCORES, rounds, B) of types.Scores, or null
+  F *terms;            // (TERM_COUNT, B) or null if they are not requested: added to
+  F *scores;           // (SCORE_COUNT, rounds, B) or null if they are not requested
 };
-constexpr int64_t SCORES = 11;
-constexpr int64_t TALLY = 4;
 
+// LANES trajectories in contiguous memory: row r of lane l is at [r * LANES + l].
 template <typename F, bool SHARED, bool MASKED>
 struct Tile {
-  const Stretch<F> &s;
+  const Block<F> &s;
   const int64_t K, d;
   std::vector<F> memory;
-  F *X, *means, *allowed, *mu, *w2, *root, *width, *S, *p, *z, *x, *w, *u;
-  F *origin, *turned, *V, *b, *L;  // of means that drift, and of play that forgets
+  F *X, *means, *allowed, *mu, *w2, *root, *width, *S, *p, *z, *x, *w, *u;  // mu = mu_hat, w2 = width_sq
+  F *origin, *rotated, *V, *b, *L;  // for drifting means (the first two) and for forgetting
+  // fresh: gamma of the next round (lagged); low, top: largest lower bound and largest index; aux: a count of arms
   F gamma[LANES], fresh[LANES], best[LANES], beta[LANES], low[LANES], top[LANES], total[LANES], aux[LANES];
-  F reward[LANES], r_mu[LANES], term[3][LANES], turn_by[LANES], tally[TALLY][LANES];
-  F soft_count[LANES] = {};  // n of the smooth coldness
-  F failed[LANES] = {};  // 1: V could not be factorised
-  F low_width[LANES], top_width[LANES], turn[LANES];  // for scores: widths of i_star and of the arm of max S; dgamma / dbeta
+  // reward holds the round's regret until it is written out; r_mu: reward less mu_hat
+  F reward[LANES], r_mu[LANES], term[TERM_COUNT][LANES], drift_rate[LANES], sums[SUM_COUNT][LANES];
+  F soft_count[LANES] = {};  // soft number of suboptimal arms, of the smooth coldness
+  F failed[LANES] = {};  // 1 where V could not be factorised
+  // for scores: widths of i_star and of the arm with the largest S, and dgamma / dbeta
+  F low_width[LANES], top_width[LANES], gamma_slope[LANES];
   int64_t arm[LANES], lane_of[LANES], best_arm[LANES];
 
-  explicit Tile(const Stretch<F> &stretch) : s(stretch), K(stretch.K), d(stretch.d) {
-    const int64_t drift = s.turned != nullptr ? K : 0, forget = s.V != nullptr ? d : 0;
+  explicit Tile(const Block<F> &block) : s(block), K(block.K), d(block.d) {
+    const int64_t drift = s.rotated_means != nullptr ? K : 0, forget = s.V != nullptr ? d : 0;
     memory.resize(((SHARED ? 0 : d * K) + 8 * K + d * d + 3 * d + 2 * drift + 2 * forget * d + forget) * LANES + LANES);
     auto address = reinterpret_cast<uintptr_t>(memory.data());
     F *next = reinterpret_cast<F *>((address + 63) / 64 * 64);
@@ -67,7 +84,7 @@ struct Tile {
     X = take(SHARED ? 0 : d * K);
     means = take(K); allowed = take(K); mu = take(K); w2 = take(K); width = take(K); S = take(K); p = take(K); z = take(K);
     root = take(d * d); x = take(d); w = take(d); u = take(d);
-    origin = take(drift); turned = take(drift); V = take(forget * d); L = take(forget * d); b = take(forget);
+    origin = take(drift); rotated = take(drift); V = take(forget * d); L = take(forget * d); b = take(forget);
   }
 
   void fetch(F *to, const F *from, int64_t rows) const {
@@ -100,105 +117,107 @@ struct Tile {
       EACH_LANE out[i * LANES + l] = sum[l];
     }
   }
-  F may(int64_t k, int64_t l) const { return MASKED ? allowed[k * LANES + l] : F(1); }
+  F is_allowed(int64_t k, int64_t l) const { return MASKED ? allowed[k * LANES + l] : F(1); }
 
-  void soft() {  // Eqs. 6-9: p, not yet divided by its sum
+  void soft() {  // Eqs. 6-9; p is normalised later, by its sum in draw()
     constexpr F lowest = std::numeric_limits<F>::lowest();
     EACH_LANE low[l] = top[l] = lowest;
     EACH_LANE aux[l] = 0;
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
       const F radius = beta[l] * width[k * LANES + l], lower = mu[k * LANES + l] - radius;
-      S[k * LANES + l] = mu[k * LANES + l] + radius;
-      const F value = may(k, l) > 0 ? lower : lowest;
+      S[k * LANES + l] = mu[k * LANES + l] + radius;  // the upper bound, until low is known
+      const F value = is_allowed(k, l) > 0 ? lower : lowest;
       low_width[l] = value > low[l] ? width[k * LANES + l] : low_width[l];
-      low[l] = value > low[l] ? value : low[l];
+      low[l] = value > low[l] ? value : low[l];  // lower bound of i_star
     }
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
-      const F index = S[k * LANES + l] - low[l], value = may(k, l) > 0 ? index : lowest;
-      S[k * LANES + l] = index;
+      const F index = S[k * LANES + l] - low[l], value = is_allowed(k, l) > 0 ? index : lowest;
+      S[k * LANES + l] = index;  // Eq. 7: beta phi - gap_hat = upper bound less the lower bound of i_star
       top_width[l] = value > top[l] ? width[k * LANES + l] : top_width[l];
       top[l] = value > top[l] ? value : top[l];
-      aux[l] += index < 0 ? may(k, l) : F(0);  // |L|
+      aux[l] += index < 0 ? is_allowed(k, l) : F(0);  // |L|, the number of suboptimal arms
     }
     const F odds = F(s.odds);
-    constexpr F least = sizeof(F) == 4 ? -60 : -600;  // beyond, exp is nothing beside rounding, and subnormal numbers are slow
-    if (s.kind == SOFT_SMOOTH) {
+    constexpr F least = sizeof(F) == 4 ? -60 : -600;  // below it exp is smaller than rounding, and subnormal numbers are slow
+    if (s.rule == SOFT_SMOOTH) {
       EACH_LANE total[l] = 0;
       for (int64_t k = 0; k < K; ++k) EACH_LANE {
         const F above = S[k * LANES + l] > 0 ? S[k * LANES + l] : F(0);
         const F share = -above / (F(s.smoothing) * (top[l] > 0 ? top[l] : F(1)));
-        total[l] += may(k, l) * std::exp(share > least ? share : least);
+        total[l] += is_allowed(k, l) * std::exp(share > least ? share : least);
       }
-      EACH_LANE fresh[l] = top[l] > 0 ? std::log1p(total[l] * odds) / top[l] : F(0);
+      EACH_LANE fresh[l] = top[l] > 0 ? std::log1p(total[l] * odds) / top[l] : F(0);  // smooth version of Eq. 9 (D6)
       EACH_LANE soft_count[l] = total[l];
     } else {
       EACH_LANE {
-        const bool defined = aux[l] > 0 && top[l] > 0;
+        const bool defined = aux[l] > 0 && top[l] > 0;  // D1
+        // Eq. 9
         fresh[l] = defined ? std::log((aux[l] > 1 ? aux[l] : F(1)) * odds) / (defined ? top[l] : F(1)) : F(0);
       }
     }
-    if (s.kind != SOFT_LAGGED) EACH_LANE gamma[l] = fresh[l];
-    if (s.scores != nullptr) cool();
+    if (s.rule != SOFT_LAGGED) EACH_LANE gamma[l] = fresh[l];
+    if (s.scores != nullptr) coldness_slope();
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
-      const F logit = gamma[l] * ((may(k, l) > 0 ? S[k * LANES + l] : top[l]) - top[l]);
-      p[k * LANES + l] = may(k, l) * std::exp(logit > least ? logit : least);
+      const F logit = gamma[l] * ((is_allowed(k, l) > 0 ? S[k * LANES + l] : top[l]) - top[l]);
+      p[k * LANES + l] = is_allowed(k, l) * std::exp(logit > least ? logit : least);  // Eq. 8, not yet normalised
     }
   }
 
-  void cool() {  // functional.logit_slope: turn = dgamma / dbeta
+  void coldness_slope() {  // dgamma / dbeta, as in functional.logit_slope
     constexpr F least = sizeof(F) == 4 ? -60 : -600;
     F safe[LANES], rise[LANES];
     EACH_LANE {
       safe[l] = top[l] > 0 ? top[l] : F(1);
       rise[l] = (top_width[l] + low_width[l]) / safe[l];
-      turn[l] = -gamma[l] * rise[l];
+      gamma_slope[l] = -gamma[l] * rise[l];
     }
-    if (s.kind == SOFT_SMOOTH) {
+    if (s.rule == SOFT_SMOOTH) {
       F moved[LANES] = {};
       const F odds = F(s.odds), kappa = F(s.smoothing);
       for (int64_t k = 0; k < K; ++k) EACH_LANE {
         const F above = S[k * LANES + l] > 0 ? S[k * LANES + l] : F(0), share = -above / (kappa * safe[l]);
         const F step = above > 0 ? width[k * LANES + l] + low_width[l] - above * rise[l] : F(0);
-        moved[l] += may(k, l) * std::exp(share > least ? share : least) * step;
+        moved[l] += is_allowed(k, l) * std::exp(share > least ? share : least) * step;
       }
-      EACH_LANE turn[l] -= odds * moved[l] / (kappa * safe[l]) / (1 + odds * total[l]) / safe[l];
+      EACH_LANE gamma_slope[l] -= odds * moved[l] / (kappa * safe[l]) / (1 + odds * total[l]) / safe[l];
     }
-    EACH_LANE turn[l] = top[l] > 0 ? turn[l] : F(0);
+    EACH_LANE gamma_slope[l] = top[l] > 0 ? gamma_slope[l] : F(0);
   }
 
-  void face(int64_t t) {  // BanditProblem.means_at
+  void apply_drift(int64_t t) {  // BanditProblem.means_at
     F c[LANES], q[LANES];
-    EACH_LANE { c[l] = std::cos(turn_by[l] * F(s.start + t)); q[l] = std::sin(turn_by[l] * F(s.start + t)); }
+    EACH_LANE { c[l] = std::cos(drift_rate[l] * F(s.start + t)); q[l] = std::sin(drift_rate[l] * F(s.start + t)); }
     EACH_LANE best[l] = std::numeric_limits<F>::lowest();
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
-      const F mean = c[l] * origin[k * LANES + l] + q[l] * turned[k * LANES + l];
+      const F mean = c[l] * origin[k * LANES + l] + q[l] * rotated[k * LANES + l];
       means[k * LANES + l] = mean;
-      best[l] = may(k, l) > 0 && mean > best[l] ? mean : best[l];
+      best[l] = is_allowed(k, l) > 0 && mean > best[l] ? mean : best[l];
     }
   }
-  void find_best() {
+  void find_best() {  // the allowed arm with the largest true mean
     for (int64_t l = 0; l < LANES; ++l) {
       best_arm[l] = 0;
-      for (int64_t k = 0; k < K; ++k) if (may(k, l) > 0 && means[k * LANES + l] >= best[l]) { best_arm[l] = k; break; }
+      for (int64_t k = 0; k < K; ++k) if (is_allowed(k, l) > 0 && means[k * LANES + l] >= best[l]) { best_arm[l] = k; break; }
     }
   }
 
-  void keep_scores(int64_t t, int64_t lanes) {  // functional.trajectory_score, and what the control variate looks at
+  void write_scores(int64_t t, int64_t lanes) {  // functional.trajectory_score, and inputs of the control variate
     F mean[LANES] = {}, present[LANES] = {}, wide[LANES] = {}, expected[LANES] = {}, inside[LANES] = {}, every[LANES] = {};
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
-      const F share = p[k * LANES + l] / total[l], slope = turn[l] * S[k * LANES + l] + gamma[l] * width[k * LANES + l];
+      const F share = p[k * LANES + l] / total[l], slope = gamma_slope[l] * S[k * LANES + l] + gamma[l] * width[k * LANES + l];
       mean[l] += share * slope;
       present[l] += share * means[k * LANES + l] * slope;
       expected[l] += share * means[k * LANES + l];
       wide[l] += share * width[k * LANES + l];
       const F off = std::abs(means[k * LANES + l] - mu[k * LANES + l]);
-      inside[l] += off <= beta[l] * width[k * LANES + l] ? may(k, l) : F(0);
-      every[l] += may(k, l);
+      // Eq. 3
+      inside[l] += off <= beta[l] * width[k * LANES + l] ? is_allowed(k, l) : F(0);
+      every[l] += is_allowed(k, l);
     }
     F sharp[LANES], s_mean[LANES] = {}, s_present[LANES] = {}, value[LANES] = {}, spread[LANES] = {}, widths[LANES] = {};
-    EACH_LANE {  // functional.delta_slope: S times this
+    EACH_LANE {  // functional.delta_slope is S times sharp
       const F scaled = F(s.odds) * soft_count[l];
-      const F share = s.kind == SOFT_SMOOTH ? scaled / (1 + scaled) : (aux[l] > 0 ? F(1) : F(0));
+      const F share = s.rule == SOFT_SMOOTH ? scaled / (1 + scaled) : (aux[l] > 0 ? F(1) : F(0));
       sharp[l] = top[l] > 0 ? share / top[l] : F(0);
     }
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
@@ -206,7 +225,7 @@ struct Tile {
       s_mean[l] += share * slope;
       s_present[l] += share * means[k * LANES + l] * slope;
       value[l] += share * mu[k * LANES + l];
-      widths[l] += may(k, l) * width[k * LANES + l];
+      widths[l] += is_allowed(k, l) * width[k * LANES + l];
     }
     for (int64_t k = 0; k < K; ++k) EACH_LANE
       spread[l] += (mu[k * LANES + l] - value[l]) * p[k * LANES + l] / total[l] * width[k * LANES + l];
@@ -214,41 +233,41 @@ struct Tile {
     for (int64_t l = 0; l < lanes; ++l) {
       const int64_t at = arm[l] * LANES + l, top_at = best_arm[l] * LANES + l;
       F *to = s.scores + t * s.B + lane_of[l];
-      to[0] = present[l] - mean[l] * expected[l];
-      to[plane] = turn[l] * S[at] + gamma[l] * width[at] - mean[l];
-      to[2 * plane] = p[top_at] / total[l];
-      to[3 * plane] = S[top_at];
-      to[4 * plane] = width[top_at];
-      to[5 * plane] = wide[l];
-      to[6 * plane] = inside[l] / every[l];
-      to[7 * plane] = s_present[l] - s_mean[l] * expected[l];
-      to[8 * plane] = sharp[l] * S[at] - s_mean[l];
-      to[9 * plane] = gamma[l] * spread[l];
-      to[10 * plane] = widths[l];
+      to[SCORE_PRESENT * plane] = present[l] - mean[l] * expected[l];
+      to[SCORE_SCORE * plane] = gamma_slope[l] * S[at] + gamma[l] * width[at] - mean[l];
+      to[SCORE_BEST_PROB * plane] = p[top_at] / total[l];
+      to[SCORE_BEST_INDEX * plane] = S[top_at];
+      to[SCORE_BEST_WIDTH * plane] = width[top_at];
+      to[SCORE_MEAN_WIDTH * plane] = wide[l];
+      to[SCORE_COVERAGE * plane] = inside[l] / every[l];
+      to[SCORE_DELTA_PRESENT * plane] = s_present[l] - s_mean[l] * expected[l];
+      to[SCORE_DELTA_SCORE * plane] = sharp[l] * S[at] - s_mean[l];
+      to[SCORE_REWARD_SLOPE * plane] = gamma[l] * spread[l];  // Eq. 13, one round
+      to[SCORE_SUM_WIDTH * plane] = widths[l];
     }
   }
 
-  void greedy() {  // arms that tie share 1 - epsilon, all allowed arms share epsilon
+  void greedy() {  // 1 - epsilon shared by the best arms (ties within rounding), epsilon by all allowed arms
     constexpr F lowest = std::numeric_limits<F>::lowest(), ulps = 16 * std::numeric_limits<F>::epsilon();
     EACH_LANE top[l] = lowest;
     EACH_LANE low[l] = aux[l] = 0;
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
       const F index = mu[k * LANES + l] + beta[l] * width[k * LANES + l];
-      S[k * LANES + l] = may(k, l) > 0 ? index : lowest;
+      S[k * LANES + l] = is_allowed(k, l) > 0 ? index : lowest;
       top[l] = S[k * LANES + l] > top[l] ? S[k * LANES + l] : top[l];
     }
     EACH_LANE total[l] = top[l] - ulps * std::abs(top[l]);
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
-      p[k * LANES + l] = S[k * LANES + l] >= total[l] ? may(k, l) : F(0);
+      p[k * LANES + l] = S[k * LANES + l] >= total[l] ? is_allowed(k, l) : F(0);
       low[l] += p[k * LANES + l];
-      aux[l] += may(k, l);
+      aux[l] += is_allowed(k, l);
     }
     const F epsilon = F(s.epsilon);
     for (int64_t k = 0; k < K; ++k) EACH_LANE
-      p[k * LANES + l] = (1 - epsilon) * p[k * LANES + l] / low[l] + epsilon * may(k, l) / aux[l];
+      p[k * LANES + l] = (1 - epsilon) * p[k * LANES + l] / low[l] + epsilon * is_allowed(k, l) / aux[l];
   }
 
-  void draw(int64_t t) {  // the first arm whose cumulated probability exceeds the uniform number's share of the total
+  void draw(int64_t t) {  // inverse CDF: the first arm whose cumulative p exceeds the uniform number times the total
     EACH_LANE total[l] = 0;
     for (int64_t k = 0; k < K; ++k) EACH_LANE { total[l] += p[k * LANES + l]; z[k * LANES + l] = total[l]; }
     F below[LANES], count[LANES];
@@ -263,28 +282,29 @@ struct Tile {
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
       expected[l] += p[k * LANES + l] * means[k * LANES + l];
       value[l] += p[k * LANES + l] * mu[k * LANES + l];
-      widths[l] += may(k, l) * width[k * LANES + l];
+      widths[l] += is_allowed(k, l) * width[k * LANES + l];
     }
-    EACH_LANE { value[l] /= total[l]; reward[l] = best[l] - expected[l] / total[l]; }  // Eq. 2, kept in reward for now
+    EACH_LANE { value[l] /= total[l]; reward[l] = best[l] - expected[l] / total[l]; }  // Eq. 2
     if (s.terms == nullptr) return;
     for (int64_t k = 0; k < K; ++k) EACH_LANE
       spread[l] += (mu[k * LANES + l] - value[l]) * p[k * LANES + l] * width[k * LANES + l];
     EACH_LANE {
-      term[0][l] += gamma[l] * spread[l] / total[l];  // Eq. 13, one round
-      term[1][l] += widths[l];
-      term[2][l] += value[l];
+      term[TERM_REWARD][l] += gamma[l] * spread[l] / total[l];  // Eq. 13, one round
+      term[TERM_PENALTY][l] += widths[l];  // Eq. 13 at eta = 1
+      term[TERM_VALUE][l] += value[l];
     }
   }
 
-  void thompson(int64_t t) {  // the best arm of theta ~ N(theta_hat, scale^2 V^-1)
-    for (int64_t j = 0; j < d; ++j) for (int64_t l = 0; l < LANES; ++l) x[j * LANES + l] = s.draws[(t * d + j) * s.B + lane_of[l]];
+  void thompson(int64_t t) {  // the best arm under theta ~ N(theta_hat, scale^2 V^-1)
+    for (int64_t j = 0; j < d; ++j) for (int64_t l = 0; l < LANES; ++l)
+      x[j * LANES + l] = s.draws[(t * d + j) * s.B + lane_of[l]];
     times_root(x, u);
     project(u, S);
     EACH_LANE top[l] = std::numeric_limits<F>::lowest();
     F chosen[LANES] = {};
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
       const F index = mu[k * LANES + l] + beta[l] * S[k * LANES + l];
-      const bool better = may(k, l) > 0 && index > top[l];
+      const bool better = is_allowed(k, l) > 0 && index > top[l];
       top[l] = better ? index : top[l];
       chosen[l] = better ? F(k) : chosen[l];
     }
@@ -294,7 +314,7 @@ struct Tile {
     }
   }
 
-  void forget(int64_t t) {  // fixed_arms.ForgettingArms.pull
+  void update_and_forget(int64_t t) {  // ForgettingArms.update
     const F rho = F(s.discount), ridge = F((1 - s.discount) * s.ridge_alpha);
     F y[LANES];
     for (int64_t l = 0; l < LANES; ++l) {
@@ -315,7 +335,7 @@ struct Tile {
       F diagonal[LANES];
       EACH_LANE diagonal[l] = V[(j * d + j) * LANES + l];
       for (int64_t k = 0; k < j; ++k) EACH_LANE diagonal[l] -= L[(j * d + k) * LANES + l] * L[(j * d + k) * LANES + l];
-      EACH_LANE {  // no factor: the lane goes on with a 1, and is marked
+      EACH_LANE {  // where V is not positive definite, mark the lane and go on with 1
         failed[l] = diagonal[l] > 0 ? failed[l] : F(1);
         diagonal[l] = std::sqrt(diagonal[l] > 0 ? diagonal[l] : F(1));
         L[(j * d + j) * LANES + l] = diagonal[l];
@@ -336,7 +356,7 @@ struct Tile {
       EACH_LANE root[(j * d + i) * LANES + l] = sum[l] / L[(i * d + i) * LANES + l];
     }
     F explained[LANES] = {};
-    for (int64_t i = 0; i < d; ++i) {  // w = root^T b, u = theta_hat
+    for (int64_t i = 0; i < d; ++i) {  // w = root^T b; below, u = root w = theta_hat
       F sum[LANES] = {};
       for (int64_t j = 0; j <= i; ++j) EACH_LANE sum[l] += root[(j * d + i) * LANES + l] * b[j * LANES + l];
       EACH_LANE { w[i * LANES + l] = sum[l]; explained[l] += sum[l] * sum[l]; }
@@ -344,23 +364,23 @@ struct Tile {
     times_root(w, u);
     project(u, mu);
     for (int64_t k = 0; k < K; ++k) EACH_LANE w2[k * LANES + l] = 0;
-    for (int64_t i = 0; i < d; ++i) {  // |root^T x_k|^2, a column of root at a time
+    for (int64_t i = 0; i < d; ++i) {  // width^2 = |root^T x_k|^2, one column of root at a time
       for (int64_t j = 0; j < d; ++j) EACH_LANE u[j * LANES + l] = root[(j * d + i) * LANES + l];
       project(u, z);
       for (int64_t k = 0; k < K; ++k) EACH_LANE w2[k * LANES + l] += z[k * LANES + l] * z[k * LANES + l];
     }
-    if (s.tally == nullptr) return;
+    if (s.running_sums == nullptr) return;
     const F fresh_det = F(d * std::log(s.ridge_alpha));
     EACH_LANE {
-      tally[0][l] = rho * tally[0][l] + 1;
-      tally[3][l] = rho * tally[3][l] + y[l] * y[l];
-      const F left = tally[3][l] - explained[l];
-      tally[1][l] = left > 0 ? left : F(0);
-      tally[2][l] = log_det[l] - fresh_det;
+      sums[SUM_NUM_OBSERVATIONS][l] = rho * sums[SUM_NUM_OBSERVATIONS][l] + 1;
+      sums[SUM_SUM_OF_SQUARES][l] = rho * sums[SUM_SUM_OF_SQUARES][l] + y[l] * y[l];
+      const F left = sums[SUM_SUM_OF_SQUARES][l] - explained[l];
+      sums[SUM_RESIDUAL_SUM][l] = left > 0 ? left : F(0);
+      sums[SUM_LOG_DET][l] = log_det[l] - fresh_det;
     }
   }
 
-  void pull(int64_t t) {
+  void update(int64_t t) {  // FixedArms.update
     F q[LANES], residual[LANES], step[LANES];
     for (int64_t l = 0; l < LANES; ++l) {
       const int64_t at = arm[l] * LANES + l;
@@ -373,10 +393,10 @@ struct Tile {
     times_root(w, u);  // V^-1 x
     EACH_LANE q[l] = 1;
     for (int64_t j = 0; j < d; ++j) EACH_LANE q[l] += w[j * LANES + l] * w[j * LANES + l];
-    if (s.tally != nullptr) EACH_LANE {
-      tally[0][l] += 1;
-      tally[1][l] += r_mu[l] * r_mu[l] / q[l];
-      tally[2][l] += std::log(q[l]);
+    if (s.running_sums != nullptr) EACH_LANE {
+      sums[SUM_NUM_OBSERVATIONS][l] += 1;
+      sums[SUM_RESIDUAL_SUM][l] += r_mu[l] * r_mu[l] / q[l];
+      sums[SUM_LOG_DET][l] += std::log(q[l]);
     }
     EACH_LANE { residual[l] = r_mu[l] / q[l]; step[l] = 1 / (q[l] + std::sqrt(q[l])); q[l] = 1 / q[l]; }
     project(u, z);
@@ -391,79 +411,167 @@ struct Tile {
   }
 
   void play(int64_t first, int64_t lanes) {
-    for (int64_t l = 0; l < LANES; ++l) lane_of[l] = first + (l < lanes ? l : lanes - 1);  // spare lanes repeat the last
+    // unused lanes repeat the last trajectory
+    for (int64_t l = 0; l < LANES; ++l) lane_of[l] = first + (l < lanes ? l : lanes - 1);
     if (!SHARED) fetch(X, s.arms, d * K);
     if (MASKED) for (int64_t k = 0; k < K; ++k) for (int64_t l = 0; l < LANES; ++l)
       allowed[k * LANES + l] = s.mask[k * s.B + lane_of[l]] ? F(1) : F(0);
     fetch(means, s.means, K); fetch(mu, s.mu_hat, K); fetch(w2, s.width_sq, K); fetch(root, s.root, d * d);
     fetch(gamma, s.gamma, 1); fetch(best, s.best, 1);
-    if (s.turned != nullptr) { fetch(origin, s.means, K); fetch(turned, s.turned, K); fetch(turn_by, s.turn, 1); }
+    if (s.rotated_means != nullptr) {
+      fetch(origin, s.means, K); fetch(rotated, s.rotated_means, K); fetch(drift_rate, s.drift_rate, 1);
+    }
     if (s.V != nullptr) { fetch(V, s.V, d * d); fetch(b, s.b, d); }
-    if (s.tally != nullptr) for (int64_t i = 0; i < TALLY; ++i) fetch(tally[i], s.tally + i * s.B, 1);
+    if (s.running_sums != nullptr) for (int64_t i = 0; i < SUM_COUNT; ++i) fetch(sums[i], s.running_sums + i * s.B, 1);
     find_best();
     EACH_LANE failed[l] = 0;
-    if (s.terms != nullptr) for (int64_t i = 0; i < 3; ++i) fetch(term[i], s.terms + i * s.B, 1);
+    if (s.terms != nullptr) for (int64_t i = 0; i < TERM_COUNT; ++i) fetch(term[i], s.terms + i * s.B, 1);
     for (int64_t t = 0; t < s.rounds; ++t) {
-      if (s.turned != nullptr) { face(t); find_best(); }
+      if (s.rotated_means != nullptr) { apply_drift(t); find_best(); }
       for (int64_t l = 0; l < LANES; ++l) beta[l] = s.scale[t * s.scale_round + lane_of[l] * s.scale_lane];
-      if (s.kind == THOMPSON) {
+      if (s.rule == THOMPSON) {
         thompson(t);
       } else {
         for (int64_t i = 0; i < K * LANES; ++i) width[i] = std::sqrt(w2[i]);
-        s.kind == GREEDY ? greedy() : soft();
+        s.rule == GREEDY ? greedy() : soft();
         draw(t);
-        if (s.scores != nullptr) keep_scores(t, lanes);
+        if (s.scores != nullptr) write_scores(t, lanes);
       }
       for (int64_t l = 0; l < lanes; ++l) s.regret[t * s.B + lane_of[l]] = reward[l];
-      s.V != nullptr ? forget(t) : pull(t);
-      if (s.kind == SOFT_LAGGED) EACH_LANE gamma[l] = fresh[l];
+      s.V != nullptr ? update_and_forget(t) : update(t);
+      if (s.rule == SOFT_LAGGED) EACH_LANE gamma[l] = fresh[l];
     }
-    for (int64_t k = 0; k < K; ++k) EACH_LANE w2[k * LANES + l] = failed[l] > 0 ? F(-1) : w2[k * LANES + l];  // FixedArms.check
+    // PlayState.check_widths reports a width_sq of -1
+    for (int64_t k = 0; k < K; ++k) EACH_LANE w2[k * LANES + l] = failed[l] > 0 ? F(-1) : w2[k * LANES + l];
     store(s.mu_hat, mu, K, lanes); store(s.width_sq, w2, K, lanes); store(s.root, root, d * d, lanes);
     store(s.gamma, gamma, 1, lanes);
     if (s.V != nullptr) { store(s.V, V, d * d, lanes); store(s.b, b, d, lanes); }
-    if (s.tally != nullptr) for (int64_t i = 0; i < TALLY; ++i) store(s.tally + i * s.B, tally[i], 1, lanes);
-    if (s.terms != nullptr) for (int64_t i = 0; i < 3; ++i) store(s.terms + i * s.B, term[i], 1, lanes);
+    if (s.running_sums != nullptr) for (int64_t i = 0; i < SUM_COUNT; ++i) store(s.running_sums + i * s.B, sums[i], 1, lanes);
+    if (s.terms != nullptr) for (int64_t i = 0; i < TERM_COUNT; ++i) store(s.terms + i * s.B, term[i], 1, lanes);
   }
 };
 
 template <typename F, bool SHARED, bool MASKED>
-void play_all(const Stretch<F> &s) {
+void play_all(const Block<F> &s) {
   const int64_t tiles = (s.B + LANES - 1) / LANES;
-  std::atomic<int64_t> next{0};  // whoever is free takes the next tile: a core that is shared with others holds up nobody
+  // Dynamic scheduling: idle threads take the next tile, so a slow core does not stall the rest.
+  std::atomic<int64_t> next{0};
   at::parallel_for(0, std::min<int64_t>(tiles, at::get_num_threads()), 1, [&](int64_t, int64_t) {
     Tile<F, SHARED, MASKED> tile(s);
     for (int64_t i = next++; i < tiles; i = next++) tile.play(i * LANES, std::min(LANES, s.B - i * LANES));
   });
 }
 
-void rounds(int64_t kind, const at::Tensor &arms, const at::Tensor &means, const at::Tensor &best,
-            const std::optional<at::Tensor> &mask, const std::optional<at::Tensor> &turned,
-            const std::optional<at::Tensor> &turn, int64_t start, const at::Tensor &noise, const at::Tensor &draws, const at::Tensor &scale,
-            double odds, double smoothing, double epsilon, at::Tensor mu_hat, at::Tensor width_sq, at::Tensor root,
-            const std::optional<at::Tensor> &V, const std::optional<at::Tensor> &b, double discount, double ridge_alpha,
-            const std::optional<at::Tensor> &tally, at::Tensor gamma, at::Tensor regret, const std::optional<at::Tensor> &terms,
-            const std::optional<at::Tensor> &scores) {
-  for (const auto &t : {arms, means, best, noise, draws, mu_hat, width_sq, root, gamma, regret})
-    TORCH_CHECK(t.is_contiguous() && t.is_cpu() && t.scalar_type() == means.scalar_type(), "rounds: not contiguous, or mixed");
-  for (const auto *t : {&turned, &turn, &V, &b, &tally})
-    TORCH_CHECK(!*t || ((*t)->is_contiguous() && (*t)->scalar_type() == means.scalar_type()), "rounds: not contiguous, or mixed");
-  const int64_t n = noise.size(0), K = means.size(0), B = means.size(1), d = root.size(0);
-  TORCH_CHECK(scale.dim() == 2 && scale.scalar_type() == means.scalar_type(), "rounds: scale must be (n or 1, B or 1)");
-  TORCH_CHECK((scale.size(0) == 1 || scale.size(0) == n) && (scale.size(1) == 1 || scale.size(1) == B), "rounds: scale does not fit");
-  TORCH_CHECK(!scores || (scores->is_contiguous() && scores->numel() == SCORES * n * B), "rounds: scores do not fit");
-  TORCH_CHECK(draws.numel() == n * B * (kind == THOMPSON ? d : 1) && regret.numel() == n * B, "rounds: draws do not fit");
+using Tensors = c10::List<std::optional<at::Tensor>>;
+
+// Raises, naming the tensor, unless it is a contiguous CPU tensor of the expected shape and dtype.
+struct CheckTensor {
+  at::ScalarType dtype;
+
+  void operator()(const char *name, const at::Tensor &t, at::IntArrayRef shape, bool boolean = false) const {
+    const auto expected = boolean ? at::kBool : dtype;
+    TORCH_CHECK(t.device().is_cpu(), "rounds: ", name, " must be on the CPU, got ", t.device());
+    TORCH_CHECK(t.scalar_type() == expected, "rounds: ", name, " must have dtype ", expected, ", got ", t.scalar_type());
+    TORCH_CHECK(t.sizes() == shape, "rounds: ", name, " must have shape ", shape, ", got ", t.sizes());
+    TORCH_CHECK(t.is_contiguous(), "rounds: ", name, " must be contiguous");
+  }
+};
+
+int64_t rule_of(c10::string_view name) {
+  for (int64_t i = 0; i < RULES; ++i) if (name == RULE_NAMES[i]) return i;
+  TORCH_CHECK(false, "rounds: rule must be one of soft_current, soft_lagged, soft_smooth, greedy, thompson, got ", name);
+  return RULES;
+}
+
+void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, const Tensors &problem, const at::Tensor &noise,
+            const at::Tensor &draws, const at::Tensor &scale, at::ArrayRef<double> settings, const Tensors &outputs) {
+  const int64_t rule = rule_of(rule_name);
+  TORCH_CHECK(state.size() == STATE_FIELDS, "rounds: state must have ", +STATE_FIELDS, " tensors, got ", state.size());
+  TORCH_CHECK(problem.size() == PROBLEM_FIELDS, "rounds: problem must have ", +PROBLEM_FIELDS, " tensors, got ", problem.size());
+  TORCH_CHECK(settings.size() == SETTINGS, "rounds: settings must have ", +SETTINGS, " numbers, got ", settings.size());
+  TORCH_CHECK(outputs.size() == OUTPUT_FIELDS, "rounds: outputs must have ", +OUTPUT_FIELDS, " tensors, got ", outputs.size());
+  const auto given = [](const Tensors &list, size_t i) { return std::optional<at::Tensor>(list.get(i)); };
+  const auto needed = [&](const Tensors &list, size_t i, const char *name) {
+    const auto t = given(list, i);
+    TORCH_CHECK(t.has_value(), "rounds: ", name, " must be given");
+    return *t;
+  };
+
+  const at::Tensor arms = needed(problem, ARMS, "arms"), means = needed(problem, MEANS, "means");
+  const at::Tensor best = needed(problem, BEST, "best"), mu_hat = needed(state, MU_HAT, "mu_hat");
+  const at::Tensor width_sq = needed(state, WIDTH_SQ, "width_sq"), root = needed(state, ROOT, "root");
+  const at::Tensor gamma = needed(state, GAMMA, "gamma"), regret = needed(outputs, REGRET, "regret");
+  const auto mask = given(problem, MASK), rotated_means = given(problem, ROTATED_MEANS), drift_rate = given(problem, DRIFT_RATE);
+  const auto V = given(state, V_MATRIX), b = given(state, B_VECTOR), running_sums = given(state, RUNNING_SUMS);
+  const auto terms = given(outputs, TERMS), scores = given(outputs, SCORES);
+  TORCH_CHECK(rotated_means.has_value() == drift_rate.has_value(), "rounds: rotated_means and drift_rate must be given together");
+  TORCH_CHECK(V.has_value() == b.has_value(), "rounds: V and b must be given together");
+  TORCH_CHECK(means.dim() >= 1 && arms.dim() >= 2 && noise.dim() >= 1 && means.numel() > 0 && arms.numel() > 0,
+              "rounds: means must be (K, *B), arms (K, d) or (d, K, *B), noise (n, *B), none of them empty, got ", means.sizes(),
+              ", ", arms.sizes(), ", ", noise.sizes());
+
+  // leading dims, then the batch, which may have any number of dims
+  const auto batch = means.sizes().slice(1);
+  const auto shape = [&](std::initializer_list<int64_t> lead) {
+    std::vector<int64_t> sizes(lead);
+    sizes.insert(sizes.end(), batch.begin(), batch.end());
+    return sizes;
+  };
+  const bool shared = arms.dim() == 2;
+  const int64_t n = noise.size(0), K = means.size(0), B = means.numel() / K, d = arms.size(shared ? 1 : 0);
+  const CheckTensor check{means.scalar_type()};
+  check("arms", arms, shared ? std::vector<int64_t>{K, d} : shape({d, K}));
+  check("means", means, shape({K}));
+  check("best", best, shape({}));
+  if (mask) check("mask", *mask, shape({K}), true);
+  if (rotated_means) check("rotated_means", *rotated_means, shape({K}));
+  if (drift_rate) check("drift_rate", *drift_rate, shape({}));
+  check("mu_hat", mu_hat, shape({K}));
+  check("width_sq", width_sq, shape({K}));
+  check("root", root, shape({d, d}));
+  check("gamma", gamma, shape({}));
+  if (running_sums) check("running_sums", *running_sums, shape({SUM_COUNT}));
+  if (V) check("V", *V, shape({d, d}));
+  if (b) check("b", *b, shape({d}));
+  check("noise", noise, shape({n}));
+  check("draws", draws, rule == THOMPSON ? shape({n, d}) : shape({n}));
+  check("regret", regret, shape({n}));
+  if (terms) check("terms", *terms, shape({TERM_COUNT}));
+  if (scores) check("scores", *scores, shape({SCORE_COUNT, n}));
+  TORCH_CHECK(scale.device().is_cpu() && scale.scalar_type() == means.scalar_type(),
+              "rounds: scale must be on the CPU with dtype ", means.scalar_type(), ", got ", scale.scalar_type(), " on ",
+              scale.device());
+  TORCH_CHECK(scale.dim() == 2 && (scale.size(0) == 1 || scale.size(0) == n) && (scale.size(1) == 1 || scale.size(1) == B),
+              "rounds: scale must have shape [", n, " or 1, ", B, " or 1], got ", scale.sizes());
+
   AT_DISPATCH_FLOATING_TYPES(means.scalar_type(), "rounds", [&] {
     const auto read = [](const std::optional<at::Tensor> &t) { return t ? t->const_data_ptr<scalar_t>() : nullptr; };
     const auto write = [](const std::optional<at::Tensor> &t) { return t ? t->mutable_data_ptr<scalar_t>() : nullptr; };
-    const Stretch<scalar_t> s{
-        kind, n, K, d, B, arms.const_data_ptr<scalar_t>(), means.const_data_ptr<scalar_t>(), best.const_data_ptr<scalar_t>(),
-        mask ? mask->const_data_ptr<bool>() : nullptr, noise.const_data_ptr<scalar_t>(), draws.const_data_ptr<scalar_t>(),
-        scale.const_data_ptr<scalar_t>(), scale.size(0) > 1 ? scale.stride(0) : 0, scale.size(1) > 1 ? scale.stride(1) : 0,
-        odds, smoothing, epsilon, mu_hat.mutable_data_ptr<scalar_t>(), width_sq.mutable_data_ptr<scalar_t>(),
-        root.mutable_data_ptr<scalar_t>(), gamma.mutable_data_ptr<scalar_t>(), read(turned), read(turn), start, write(V),
-        write(b), discount, ridge_alpha, write(tally), regret.mutable_data_ptr<scalar_t>(), write(terms), write(scores)};
-    const bool shared = arms.dim() == 2;
+    Block<scalar_t> s{};
+    s.rule = rule; s.rounds = n; s.K = K; s.d = d; s.B = B; s.start = start;
+    s.arms = arms.const_data_ptr<scalar_t>();
+    s.means = means.const_data_ptr<scalar_t>();
+    s.best = best.const_data_ptr<scalar_t>();
+    s.mask = mask ? mask->const_data_ptr<bool>() : nullptr;
+    s.rotated_means = read(rotated_means);
+    s.drift_rate = read(drift_rate);
+    s.noise = noise.const_data_ptr<scalar_t>();
+    s.draws = draws.const_data_ptr<scalar_t>();
+    s.scale = scale.const_data_ptr<scalar_t>();
+    s.scale_round = scale.size(0) > 1 ? scale.stride(0) : 0;
+    s.scale_lane = scale.size(1) > 1 ? scale.stride(1) : 0;
+    s.odds = settings[ODDS]; s.smoothing = settings[SMOOTHING]; s.epsilon = settings[EPSILON];
+    s.discount = settings[DISCOUNT]; s.ridge_alpha = settings[RIDGE_ALPHA];
+    s.mu_hat = mu_hat.mutable_data_ptr<scalar_t>();
+    s.width_sq = width_sq.mutable_data_ptr<scalar_t>();
+    s.root = root.mutable_data_ptr<scalar_t>();
+    s.gamma = gamma.mutable_data_ptr<scalar_t>();
+    s.running_sums = write(running_sums);
+    s.V = write(V);
+    s.b = write(b);
+    s.regret = regret.mutable_data_ptr<scalar_t>();
+    s.terms = write(terms);
+    s.scores = write(scores);
     if (shared && mask) play_all<scalar_t, true, true>(s);
     else if (shared) play_all<scalar_t, true, false>(s);
     else if (mask) play_all<scalar_t, false, true>(s);
@@ -474,9 +582,7 @@ void rounds(int64_t kind, const at::Tensor &arms, const at::Tensor &means, const
 }  // namespace
 
 TORCH_LIBRARY(torch_softucb, m) {
-  m.def("rounds(int kind, Tensor arms, Tensor means, Tensor best, Tensor? mask, Tensor? turned, Tensor? turn, int start,"
-        " Tensor noise, Tensor draws, Tensor scale, float odds, float smoothing, float epsilon, Tensor(a!) mu_hat,"
-        " Tensor(b!) width_sq, Tensor(c!) root, Tensor(h!)? V, Tensor(i!)? b, float discount, float ridge_alpha,"
-        " Tensor(j!)? tally, Tensor(d!) gamma, Tensor(e!) regret, Tensor(f!)? terms, Tensor(g!)? scores) -> ()");
+  m.def("rounds(str rule, int start, Tensor(a!)?[] state, Tensor?[] problem, Tensor noise, Tensor draws, Tensor scale,"
+        " float[] settings, Tensor(b!)?[] outputs) -> ()");
 }
 TORCH_LIBRARY_IMPL(torch_softucb, CPU, m) { m.impl("rounds", &rounds); }

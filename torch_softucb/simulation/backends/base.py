@@ -1,0 +1,81 @@
+"""The interface between the simulation and the backends that play its rounds."""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from torch_softucb.errors import CompileWarning
+from torch_softucb.policies.base import BanditPolicy
+from torch_softucb.problems.base import BanditProblem
+from torch_softucb.simulation.environment import Environment
+from torch_softucb.simulation.fixed_arms import FixedArms
+from torch_softucb.simulation.state import PlayState
+from torch_softucb.simulation.trajectory import Round
+
+_NUMBERS_AT_ONCE = 2**15  # random numbers drawn per stream and block: they stay in the cache
+
+
+@dataclass(frozen=True, eq=False)
+class PlaySetup:
+    """What a backend plays. It stays the same for a whole simulation, except for the environment's drifting means.
+
+    Attributes:
+        policy: decides; its beta may change between rounds.
+        problem: the problems, one trajectory each.
+        arms: reads and updates the estimates.
+        environment: true means and regret.
+        gradient: whether rounds carry the terms of Eq. 13.
+        scores: whether rounds carry the ``SCORES``.
+    """
+
+    policy: BanditPolicy
+    problem: BanditProblem
+    arms: FixedArms
+    environment: Environment
+    gradient: bool = False
+    scores: bool = False
+
+
+class Backend(Protocol):
+    """One way to play rounds. All backends give the same numbers, up to rounding; the eager one is the reference.
+
+    Attributes:
+        max_rounds: longest block of rounds per call of :meth:`play`; None if there is no limit.
+    """
+
+    max_rounds: int | None = 1
+
+    def __init__(self, setup: PlaySetup) -> None: ...
+
+    @classmethod
+    def unsupported(cls, setup: PlaySetup) -> str | None:
+        """Return why this backend cannot play ``setup``, or None if it can.
+
+        Raises:
+            TypeError, ValueError: if the request itself is a mistake, rather than something to play eagerly.
+        """
+        return None
+
+    def rounds_at_once(self, numbers_per_round: int) -> int:
+        """Return for how many rounds random numbers are drawn at once."""
+        return max(1, _NUMBERS_AT_ONCE // numbers_per_round)
+
+    def play(
+        self,
+        state: PlayState,
+        noise: Tensor,  # (n, *B)
+        draws: Tensor,  # (n, *B) uniform, or (n, *B, m) standard normal
+    ) -> Iterator[Round]:
+        """Play ``n <= max_rounds`` rounds from ``state``, which is advanced in place.
+
+        Tensors of a yielded round may be views of the state; they are valid until the iterator is advanced.
+        """
+        ...
+
+
+def warn_eager(reason: str) -> None:
+    """Warn that rounds run eagerly although another backend was requested. Python shows each reason once."""
+    warnings.warn(f"rollout: {reason}; playing eagerly, with the same numbers", CompileWarning, stacklevel=2)

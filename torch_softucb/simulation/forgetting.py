@@ -1,0 +1,53 @@
+"""Estimates of fixed arms when older observations count less, for rewards that drift."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from torch_softucb import functional as F
+from torch_softucb.simulation.arm_features import ArmFeatures
+from torch_softucb.simulation.fixed_arms import FixedArms
+from torch_softucb.simulation.state import PlayState
+
+
+class ForgettingArms(FixedArms):
+    """Discount earlier observations, then update the estimates in a :class:`PlayState`.
+
+    Every round, V <- rho V + (1 - rho) alpha I and b <- rho b, as in ``policy.update(discount=)``. The change of V has full
+    rank, so every round factorises V: O(d^3 + K d^2).
+
+    Args:
+        features: features of the arms.
+        discount: rho in (0, 1), the weight that earlier observations keep per round.
+        ridge_alpha: ridge weight alpha.
+    """
+
+    def __init__(self, features: ArmFeatures, *, discount: float, ridge_alpha: float) -> None:
+        super().__init__(features)
+        self.discount, self.ridge_alpha = discount, ridge_alpha
+        given, d = features.given, features.given.shape[-1]
+        eye = torch.eye(d, dtype=given.dtype, device=given.device).view(d, d, *[1] * features.batch_dims)
+        self.restored_ridge = (1 - discount) * ridge_alpha * eye  # (d, d, 1...) what V regains per round
+
+    def update(self, state: PlayState, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:  # (*B,), (*B,)
+        """Discount the statistics, then take in one reward per trajectory."""
+        assert state.V is not None
+        assert state.b is not None
+        x = self.features.gather(arm)
+        state.V.mul_(self.discount).add_(self.restored_ridge).add_(x.unsqueeze(1) * x.unsqueeze(0))
+        state.b.mul_(self.discount).add_(x * reward)
+        root, b = F.ridge_root(state.V.movedim((0, 1), (-2, -1))), state.b.movedim(0, -1)
+        mu_hat, width = F.ridge_estimate(self.features.given, root, b)
+        state.mu_hat.copy_(mu_hat.movedim(-1, 0))
+        state.width_sq.copy_(width.square().movedim(-1, 0))
+        state.root.copy_(root.movedim((-2, -1), (0, 1)))
+        if state.running_sums is not None:
+            state.running_sums.copy_(self._sums(state.running_sums, root, b, reward))
+        return x, reward
+
+    def _sums(self, old: Tensor, root: Tensor, b: Tensor, reward: Tensor) -> Tensor:  # (4, *B), in the order of RUNNING_SUMS
+        count, squares = self.discount * old[0] + 1, self.discount * old[3] + reward.square()
+        log_det = -2 * root.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
+        log_det = log_det - b.shape[-1] * math.log(self.ridge_alpha)
+        return torch.stack((count, F.residual_sum(squares, root, b), log_det, squares))
