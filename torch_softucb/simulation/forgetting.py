@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from torch_softucb import functional as F
+from torch_softucb.functional.residuals import _residual_sum
+from torch_softucb.functional.ridge import _ridge_estimate, _ridge_root
 from torch_softucb.simulation.arm_features import ArmFeatures
 from torch_softucb.simulation.fixed_arms import FixedArms
 from torch_softucb.simulation.state import PlayState
@@ -37,8 +38,8 @@ class ForgettingArms(FixedArms):
         x = self.features.gather(arm)
         state.V.mul_(self.discount).add_(self.restored_ridge).add_(x.unsqueeze(1) * x.unsqueeze(0))
         state.b.mul_(self.discount).add_(x * reward)
-        root, b = F.ridge_root(state.V.movedim((0, 1), (-2, -1))), state.b.movedim(0, -1)
-        mu_hat, width = F.ridge_estimate(self.features.given, root, b)
+        root, b = _ridge_root(state.V.movedim((0, 1), (-2, -1))), state.b.movedim(0, -1)
+        mu_hat, width = _ridge_estimate(self.features.given, root, b)
         state.mu_hat.copy_(mu_hat.movedim(-1, 0))
         state.width_sq.copy_(width.square().movedim(-1, 0))
         state.root.copy_(root.movedim((-2, -1), (0, 1)))
@@ -50,4 +51,4 @@ class ForgettingArms(FixedArms):
         count, squares = self.discount * old[0] + 1, self.discount * old[3] + reward.square()
         log_det = -2 * root.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
         log_det = log_det - b.shape[-1] * math.log(self.ridge_alpha)
-        return torch.stack((count, F.residual_sum(squares, root, b), log_det, squares))
+        return torch.stack((count, _residual_sum(squares, root, b), log_det, squares))
