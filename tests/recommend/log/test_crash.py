@@ -12,7 +12,7 @@ import torch
 from tests.recommend.cases import head, requests
 from torch_softucb.recommend import DecisionLog, read_log, restart, save_checkpoint
 from torch_softucb.recommend.log.journal import Journal
-from torch_softucb.recommend.log.writer import segment_path
+from torch_softucb.recommend.log.segments import segment_path
 
 
 def _serve(folder, pipe):
