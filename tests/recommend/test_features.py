@@ -45,3 +45,32 @@ def test_a_map_and_a_state_that_differ_are_refused():
     assert far(values).mean().abs() < 1e-6
     with pytest.raises(ValueError, match=r"features must have shape \(..., 1\)"):
         far.fit([torch.zeros(4, 2)])
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_features_are_the_formula_with_and_without_gradient(intercept, normalise, dtype, seeded):
+    features = FeatureMap(3, intercept=intercept, normalise=normalise)
+    if normalise:
+        features.fit([torch.randn(50, 3, generator=seeded(0), dtype=dtype) * 2 + 1])
+    values = torch.randn(2, 5, 3, generator=seeded(1), dtype=dtype, requires_grad=True)
+    before = values.detach().clone()
+    shrink = 2**0.5 if intercept else 1.0
+    mean = features.mean.to(dtype) if normalise else 0.0
+    factor = (1 / (features.scale * 3**0.5 * shrink) if normalise else torch.ones(3, dtype=D) / shrink).to(dtype)
+    want = (before - mean) * factor
+    if intercept:
+        want = torch.cat((want, torch.full((2, 5, 1), 1 / shrink, dtype=dtype)), -1)
+    got = features(values)
+    assert got.equal(want)
+    with torch.no_grad():
+        assert features(values).equal(want)
+    assert values.equal(before)  # the encoder's output is not written over
+    got.sum().backward()
+    assert values.grad.equal(factor.expand(2, 5, 3))
+
+
+def test_the_map_stays_float64_when_the_head_is_converted():
+    features = FeatureMap(2, normalise=True).to(torch.float16)
+    assert features.mean.dtype == features.scale.dtype == torch.float64

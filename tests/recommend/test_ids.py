@@ -7,10 +7,8 @@ import torch
 from torch import nn
 
 from tests.recommend.cases import head, requests
-from torch_softucb import (
-    SoftUCBHead,
-    SoftUCBPolicy,
-)
+from torch_softucb import SoftUCBHead, SoftUCBPolicy
+from torch_softucb.recommend.ids import DecisionIds
 
 D = torch.double
 
@@ -54,3 +52,38 @@ def test_ids_are_never_given_twice():
     for replica in (-1, 1 << 28):
         with pytest.raises(ValueError, match="replica must be"):
             ours.reseed(replica=replica)
+
+
+def test_an_id_is_known_if_its_replica_and_its_counter_are():
+    ids = DecisionIds(0, device=torch.device("cpu"))
+    assert not ids.has_given(0)
+    ids.continue_after((5 << 34) + 9)  # given by replica 5, before a restart
+    assert ids.replicas.tolist() == [0, 5]
+    for decision, known in {
+        9: True,
+        10: False,
+        (5 << 34) + 9: True,
+        (5 << 34) + 10: False,
+        6 << 34: False,
+        -1: False,
+    }.items():
+        assert ids.has_given(decision) == known
+    ids.continue_after(3)  # an older id: the counter does not go back
+    assert ids.replicas.tolist() == [5, 0]
+    assert int(ids.stream[1]) == 10
+
+
+def test_the_largest_id_is_a_positive_int64():
+    ids = DecisionIds(0, device=torch.device("cpu"))
+    ids.reseed(0, replica=(1 << 28) - 1)
+    ids.continue_after(((1 << 28) - 1 << 34) + (1 << 34) - 2)
+    assert int(ids._next_ids(())) == (1 << 62) - 1
+
+
+def test_ids_come_back_with_any_number_of_replicas():
+    ids, other = DecisionIds(0, device=torch.device("cpu")), DecisionIds(1, device=torch.device("cpu"))
+    for replica in (3, 1, 4):
+        ids.reseed(replica=replica)
+    other.load_state_dict(ids.state_dict())
+    assert other.replicas.tolist() == [0, 3, 1, 4]
+    assert other.stream.equal(ids.stream)

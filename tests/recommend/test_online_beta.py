@@ -6,14 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from torch_softucb import (
-    LinUCB,
-    SoftUCBHead,
-    SoftUCBPolicy,
-)
-from torch_softucb.recommend import (
-    OnlineBeta,
-)
+from torch_softucb import LinUCB, SoftUCBHead, SoftUCBPolicy
+from torch_softucb.recommend import OnlineBeta
 
 D = torch.double
 

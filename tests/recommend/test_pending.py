@@ -49,3 +49,31 @@ def test_pending_pulls_of_each_user_by_itself():
         inverse = torch.linalg.inv(torch.eye(4, dtype=D) + mine.T @ mine)
         want = torch.einsum("kd,de,ke->k", features[row], inverse, features[row]).sqrt()
         torch.testing.assert_close(got.width[row], want, atol=1e-10, rtol=0)
+
+
+def test_state_holds_the_open_decisions_only():
+    pending, other = (Pending(2, dtype=D, device=torch.device("cpu")) for _ in range(2))
+    pending.add(torch.tensor([5, 3, 8]), torch.arange(6, dtype=D).view(3, 2), torch.tensor([1, 0, 1]))
+    pending.close([3])
+    state = pending.state_dict()
+    assert {name: value.tolist() for name, value in state.items()} == {
+        "id": [5, 8],
+        "x": [[0.0, 1.0], [4.0, 5.0]],
+        "bandit": [1, 1],
+    }
+    other.add(torch.tensor([70]), torch.ones(1, 2, dtype=D), None)
+    other.load_state_dict(state)
+    assert other.ids().tolist() == [5, 8]
+    assert 70 not in other
+    other.add(torch.tensor([9]), torch.full((1, 2), 7.0, dtype=D), None)
+    assert other.find([9, 8])[0].tolist() == [[7.0, 7.0], [4.0, 5.0]]
+
+
+def test_gram_by_loops():
+    pending = Pending(2, dtype=torch.float32, device=torch.device("cpu"))
+    x, owner = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), torch.tensor([4, 2, 4])
+    pending.add(torch.tensor([1, 2, 3]), x, owner)
+    outer = [torch.outer(row, row).double() for row in x]
+    assert pending.gram(None).equal(outer[0] + outer[1] + outer[2])
+    got = pending.gram(torch.tensor([2, 9, 4, 4]))
+    assert got.equal(torch.stack((outer[1], torch.zeros(2, 2, dtype=D), outer[0] + outer[2], outer[0] + outer[2])))

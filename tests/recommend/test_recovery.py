@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.recommend.cases import fill, head, requests
-from torch_softucb import SegmentBeta, SoftUCBHead, SoftUCBPolicy
+from tests.recommend.cases import fill, head, requests, same_state, state_of
+from torch_softucb import EpsilonGreedy, SegmentBeta, SoftUCBHead, SoftUCBPolicy
 from torch_softucb.recommend import DecisionLog, OnlineBeta, read_log, restart, save_checkpoint
 
 D = torch.double
@@ -109,3 +109,27 @@ def test_served_logged_and_restarted(name, tmp_path):
     torch.testing.assert_close(new.probs, old.probs, atol=1e-9, rtol=0)
     if name == "pretrained":
         assert len(new.beta.unique()) > 1  # users whose rewards differ
+
+
+def test_decisions_are_opened_again_once():
+    ours, served = head(users=20), head(users=20)
+    user, items = requests(4, 5)
+    shown = served.serve(served(user, items, bandit=user))
+    new = ours.restore_open(shown.id, shown.x, user)
+    assert new.tolist() == [True] * 4
+    assert ours.is_open(torch.tensor([0, 3, 4])).tolist() == [True, True, False]
+    ours.drop(shown.id[:1])
+    assert ours.restore_open(shown.id, shown.x, user).tolist() == [False] * 4  # dropped, not opened again
+    assert ours.open_decisions.tolist() == [1, 2, 3]
+    ours.feedback(shown.id[1:], torch.ones(3, dtype=D))
+    served.drop(shown.id[:1])
+    served.feedback(shown.id[1:], torch.ones(3, dtype=D))
+    assert same_state(state_of(ours), state_of(served))
+
+
+def test_a_log_of_a_policy_without_beta_leaves_beta_alone(tmp_path):
+    greedy, ours = head(EpsilonGreedy(4, dtype=D)), head(SoftUCBPolicy(4, beta_init=0.7, dtype=D))
+    with DecisionLog(tmp_path) as log:
+        fill(log, greedy, steps=2)
+    restart(ours, tmp_path)
+    assert ours.policy.beta == 0.7

@@ -4,9 +4,7 @@ import struct
 
 import pytest
 
-from torch_softucb.recommend import (
-    JournalError,
-)
+from torch_softucb.recommend import JournalError
 from torch_softucb.recommend.log.journal import Journal, records
 
 
