@@ -16,7 +16,7 @@ from torch_softucb.recommend.log.segments import segment_path
 
 
 def _serve(folder, pipe):
-    """Serve, log, acknowledge and answer without end, with a checkpoint now and then; report what is durable to the parent."""
+    """Serve, log, acknowledge and answer without end, with checkpoints now and then; report what is durable to a parent."""
     torch.set_num_threads(1)
     commit = Journal.commit
 

@@ -48,7 +48,7 @@ def test_rewards_that_came_in_a_later_segment_are_found(tmp_path, seeded):
 
 
 def test_what_is_no_log_is_named(folder, tmp_path):
-    with pytest.raises(ValueError, match="nothing does not exist; give a decision log's folder"):
+    with pytest.raises(ValueError, match="nothing is not there; give a decision log's folder"):
         read_decisions(tmp_path / "nothing")
     with pytest.raises(ValueError, match=r"holds rewards; give the .decisions.parquet file next to it"):
         read_decisions(folder / "00000001.rewards.parquet")

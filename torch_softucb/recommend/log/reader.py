@@ -110,7 +110,7 @@ def read_decisions(path: str | os.PathLike[str]) -> LoggedDecisions:
     """
     where, path = "read_decisions", Path(path)
     if not path.exists():
-        raise ValueError(f"{where}: {path} does not exist; give a decision log's folder, or a Parquet file of decisions")
+        raise ValueError(f"{where}: {path} is not there; give a decision log's folder, or a Parquet file of decisions")
     if path.name.endswith(".rewards.parquet"):
         raise ValueError(f"{where}: {path} holds rewards; give the .decisions.parquet file next to it, or the folder")
     log = read_log(path) if path.is_dir() else _from_file(path)
