@@ -1,4 +1,4 @@
-"""A small two-tower encoder and heads on it."""
+"""A small two-tower encoder, heads on it, and a log of what they served."""
 
 import torch
 from torch import nn
@@ -29,3 +29,28 @@ def head(policy=None, *, dim=4, users=None, **settings):
 def requests(count, candidates, seed=0):
     g = torch.Generator().manual_seed(seed)
     return torch.randint(20, (count,), generator=g), torch.randint(50, (count, candidates), generator=g)
+
+
+def state_of(module):
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+def same_state(one, other):
+    return all(value.equal(other[name]) for name, value in one.items())
+
+
+def fill(log, ours, steps=6, k=None, features=True, seed=0):
+    """Serve and log requests, with a reward for every second item; returns (served, user, items, reward) per step."""
+    users = bool(ours.policy.batch_shape)
+    kept = []
+    for step in range(steps):
+        user, items = requests(5, 4 + step % 2, seed=seed + step)
+        decision = ours(user, items, bandit=user if users else None)
+        served = ours.serve(decision, k=k)
+        log.decisions(served, version=step, context=user, candidates=items, features=decision.features if features else None)
+        ids = served.id.reshape(-1)[::2]
+        reward = torch.randn(len(ids), dtype=torch.double, generator=torch.Generator().manual_seed(seed + step))
+        ours.feedback(ids, reward)
+        log.rewards(ids, reward)
+        kept.append((served, user, items, reward))
+    return kept

@@ -1,8 +1,8 @@
 """What a policy decides on, and its answer."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -72,6 +72,10 @@ class Decision:
     @property
     def num_arms(self) -> int:
         return self.index.shape[-1]
+
+    def with_request(self, *, features: Tensor, bandit: Tensor | None) -> Self:
+        """Return the same decision together with the request that it answers."""
+        return replace(self, features=features, bandit=bandit)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:  # (*B,) int64
         """Draw one arm for every bandit or request."""

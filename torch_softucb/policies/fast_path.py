@@ -3,7 +3,7 @@ arithmetic. The same formulas as in functional/, in numpy and float64; tests/pol
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -62,6 +62,12 @@ class OneDecision(Decision):
         if kept is None:
             kept = self.__dict__[f"_{name}"] = tensor(self._values[name], self._dtype)
         return kept
+
+    def with_request(self, *, features: Tensor, bandit: Tensor | None) -> Self:
+        """Return the same decision together with the request that it answers."""
+        answered = type(self)(self._dtype, self.mask, **self._values)
+        answered.__dict__.update(features=features, bandit=bandit)
+        return answered
 
     @property
     def batch_shape(self) -> torch.Size:

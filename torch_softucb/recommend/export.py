@@ -1,4 +1,4 @@
-"""The decision path alone, for torch.export and torch.compile: tensors in, tensors out."""
+"""The decision path of a head for torch.export and torch.compile: tensors in, tensors out."""
 
 from typing import Any
 
@@ -8,10 +8,13 @@ from torch_softucb.recommend.head import SoftUCBHead
 
 
 class DecisionPath(nn.Module):
-    """A head's decision as a dict of tensors: ``probs``, ``index``, ``mu_hat``, ``width``. It draws and remembers nothing.
+    """A head's decision as a dict of tensors: ``probs``, ``index``, ``mu_hat`` and ``width``.
 
-    Statistics, beta and encoder are the head's own: a program that was exported keeps those of that moment until its
-    buffers are loaded anew.
+    It draws nothing and opens no decision. It shares statistics, beta and encoder with the head. An exported program keeps
+    the values from the time of the export until new ones are loaded into its buffers.
+
+    Args:
+        head: the head to export; not one with ``narrow_pending`` and open decisions.
 
     Example:
         >>> from torch_softucb import SoftUCBPolicy
@@ -26,6 +29,12 @@ class DecisionPath(nn.Module):
         super().__init__()
         self.head = head
 
-    def forward(self, *inputs: Any, mask: Tensor | None = None, bandit: Tensor | None = None) -> dict[str, Tensor]:
+    def forward(
+        self,
+        *inputs: Any,
+        mask: Tensor | None = None,  # (K,) or (N, K), True = allowed
+        bandit: Tensor | None = None,  # (N,)
+    ) -> dict[str, Tensor]:  # each (K,) or (N, K)
+        """Decide on the candidates; the arguments are those of :class:`SoftUCBHead`."""
         decision = self.head(*inputs, mask=mask, bandit=bandit)
         return {name: getattr(decision, name) for name in ("probs", "index", "mu_hat", "width")}

@@ -1,4 +1,4 @@
-"""From an encoder's output to the features that the bandit sees: normalised, with an intercept, or as they are."""
+"""Map an encoder's output to the features of the bandit: normalised, with an intercept, or unchanged."""
 
 import math
 from collections.abc import Iterable
@@ -7,20 +7,20 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb.checks import check_finite, check_integer, check_shape
-from torch_softucb.recommend._checks import check_same_map
 
 
 class FeatureMap(nn.Module):
-    """Optional normalisation and intercept; what it has learned is in the state.
+    """Optional normalisation and intercept.
+
+    The normalisation changes only when :meth:`fit` is called, because statistics collected from other features would
+    become meaningless. It is part of ``state_dict``, in float64.
 
     Args:
-        dim: features that come in.
-        intercept: add a constant feature; features and constant are then scaled by 1 / sqrt(2), so that a unit vector stays
-            one.
-        normalise: subtract the mean and divide by the standard deviation that :meth:`fit` found, and by sqrt(dim), so that
-            features have length 1 or so. Until ``fit``: mean 0, deviation 1.
-
-    Normalisation moves only when ``fit`` is called: statistics made from other features would mean nothing.
+        dim: number of features of the input.
+        intercept: append a constant feature. Features and constant are then scaled by 1 / sqrt(2), so that a unit vector
+            keeps its length.
+        normalise: subtract the mean and divide by the standard deviation found by :meth:`fit`, and by sqrt(dim), so that
+            feature vectors have a length of about 1. Before ``fit``, the mean is 0 and the deviation 1.
 
     Example:
         >>> features = FeatureMap(1, intercept=True, normalise=True)
@@ -40,24 +40,24 @@ class FeatureMap(nn.Module):
         self.register_buffer("scale", torch.ones(dim, dtype=torch.float64))
 
     def forward(self, values: Tensor) -> Tensor:  # (..., dim) -> (..., dim) or (..., dim + 1)
+        """Return the features; the input itself if there is neither normalisation nor intercept."""
         if not (self.normalise or self.intercept):
             return values
         shrink = math.sqrt(1 + self.intercept)
         factor = 1 / (self.scale * math.sqrt(self.dim) * shrink) if self.normalise else torch.ones_like(self.scale) / shrink
-        mean, factor = self.mean.to(values.dtype), factor.to(values.dtype)
-        if torch.is_grad_enabled() or torch.compiler.is_compiling():
-            mapped = (values - mean) * factor
-            return torch.cat((mapped, torch.full_like(mapped[..., :1], 1 / shrink)), -1) if self.intercept else mapped
-        out = values.new_empty(*values.shape[:-1], self.dim + self.intercept)  # the same, without copies
-        torch.sub(values, mean, out=out[..., : self.dim]).mul_(factor)
-        if self.intercept:
-            out[..., self.dim] = 1 / shrink
-        return out
+        # pad before the arithmetic: appending the constant afterwards copies everything again and doubles the time
+        mapped = nn.functional.pad(values, (0, 1), value=1 / shrink) if self.intercept else values.clone()
+        mapped[..., : self.dim].sub_(self.mean.to(values.dtype)).mul_(factor.to(values.dtype))
+        return mapped
 
     @torch.inference_mode(False)
     @torch.no_grad()
     def fit(self, batches: Iterable[Tensor]) -> None:  # each (..., dim)
-        """Mean and standard deviation of every feature; one that does not vary keeps its scale."""
+        """Estimate the mean and standard deviation of each feature; a constant feature gets the deviation 1.
+
+        Raises:
+            ValueError: if there is no row at all; the map is then unchanged.
+        """
         count, total = 0, torch.zeros(self.dim, dtype=torch.float64, device=self.mean.device)
         squares, shift = total.clone(), None
         for values in batches:
@@ -66,7 +66,7 @@ class FeatureMap(nn.Module):
             rows = values.reshape(-1, self.dim).double()
             if not len(rows):
                 continue
-            shift = rows.mean(0) if shift is None else shift  # else squares of large means would eat the digits
+            shift = rows.mean(0) if shift is None else shift  # squares of a large mean would lose the variance's digits
             count += len(rows)
             total += (rows - shift).sum(0)
             squares += (rows - shift).square().sum(0)
@@ -77,16 +77,22 @@ class FeatureMap(nn.Module):
         self.scale.copy_(torch.where(variance > 0, variance.clamp(min=0).sqrt(), torch.ones_like(variance)))
 
     def get_extra_state(self) -> Tensor:
+        """Return the settings, so that a state is not loaded into a map with other settings."""
         return torch.tensor([self.intercept, self.normalise])
 
     def set_extra_state(self, state: Tensor) -> None:
-        mine, saved = (
+        """Check that a saved state has the settings of this map."""
+        own, saved = (
             dict(zip(("intercept", "normalise"), s.tolist(), strict=True)) for s in (self.get_extra_state(), state)
         )
-        check_same_map("FeatureMap", mine, saved)
+        if own != saved:
+            raise ValueError(
+                f"FeatureMap: the state is of a head with {saved}, got it for one with {own}; "
+                "construct the head with the same settings"
+            )
 
     def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
         before = self.mean, self.scale
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self.mean, self.scale = (value.to(self.mean.device) for value in before)  # float64 whatever the features are
+        self.mean, self.scale = (value.to(self.mean.device) for value in before)  # stay float64 under .float() or .half()
         return self

@@ -1,4 +1,4 @@
-"""Replay evaluation: a policy that learns plays against a log, on the events that it would have chosen itself."""
+"""Evaluate a policy that learns on a log, using the events in which it would have made the logged choice."""
 
 import math
 from typing import NamedTuple
@@ -11,11 +11,17 @@ from torch_softucb.policies.base import BanditPolicy
 
 
 class Replayed(NamedTuple):
-    """Mean reward over the events that were kept."""
+    """Result of :func:`replay`: the mean reward over the events that were kept.
+
+    Attributes:
+        value: mean reward per event; NaN if no event was kept.
+        std_error: standard error of ``value``.
+        kept: number of events kept; the other events carry no information about the policy.
+    """
 
     value: float
     std_error: float
-    kept: int  # events that the policy met; the rest says nothing about it
+    kept: int
 
 
 @torch.no_grad()
@@ -29,11 +35,26 @@ def replay(
     mask: Tensor | None = None,  # (n, K)
     generator: torch.Generator | None = None,
 ) -> Replayed:
-    """Play one bandit through a log in its order; the policy sees, and learns from, an event only when it is kept.
+    """Evaluate one bandit on a log, in the order of the log; it learns from the events that are kept.
 
-    An event is kept with probability c p(arm) / propensity, p the policy's and c the smallest propensity of the log: then
-    the kept ones are distributed as if the policy had chosen. Under uniform logging this is the replay of L. Li, W. Chu,
-    J. Langford, X. Wang (WSDM 2011). The policy is changed: it has learned.
+    An event is kept with probability c p(arm) / propensity, where p is the policy's probability and c the smallest
+    propensity of the log. The kept events are then distributed as if the policy had chosen. Under uniform logging this is
+    the replay method of L. Li, W. Chu, J. Langford, X. Wang (WSDM 2011).
+
+    This does not rebuild the statistics of a head; that is :meth:`SoftUCBHead.refit`, which takes batches of
+    :class:`~torch_softucb.recommend.Replay`.
+
+    Args:
+        policy: policy with a single bandit and probabilities in closed form. It is changed, because it learns.
+        features: features of all candidates of each event.
+        arm: logged arm.
+        reward: logged reward.
+        propensity: probability with which the logging policy chose the arm, in (0, 1].
+        mask: candidates that were allowed; by default all of them.
+        generator: source of the numbers that decide which events are kept.
+
+    Returns:
+        Mean reward of the policy, its standard error and the number of events kept.
 
     Example:
         >>> from torch_softucb import LinUCB
@@ -50,14 +71,14 @@ def replay(
         )
     accept = propensity.min() / propensity
     draws = torch.rand(len(arm), generator=generator, dtype=propensity.dtype)
-    earned = []
+    rewards = []
     for t in range(len(arm)):
         decision = policy(features[t], mask=None if mask is None else mask[t])
         if draws[t] < accept[t] * decision.probs[arm[t]]:
             policy.update(features[t, arm[t]], reward[t], decision=decision)
-            earned.append(float(reward[t]))
-    count = len(earned)
+            rewards.append(float(reward[t]))
+    count = len(rewards)
     if not count:
         return Replayed(math.nan, math.nan, 0)
-    kept = torch.tensor(earned, dtype=torch.float64)
+    kept = torch.tensor(rewards, dtype=torch.float64)
     return Replayed(float(kept.mean()), float(kept.std(correction=min(1, count - 1)) / math.sqrt(count)), count)

@@ -12,19 +12,19 @@ import torch
 from tests.recommend.cases import head, requests
 from torch_softucb.recommend import DecisionLog, read_log, restart, save_checkpoint
 from torch_softucb.recommend.log.journal import Journal
-from torch_softucb.recommend.log.writer import segment_path
+from torch_softucb.recommend.log.segments import segment_path
 
 
 def _serve(folder, pipe):
-    """Serve, log, acknowledge, answer, for ever; a checkpoint now and then. Tells the parent what it may rely on."""
+    """Serve, log, acknowledge and answer without end, with checkpoints now and then; report what is durable to a parent."""
     torch.set_num_threads(1)
     commit = Journal.commit
 
-    def told(journal):
+    def reported(journal):
         commit(journal)
-        os.write(pipe, struct.pack("<qqq", int(journal.path.stem), journal.size, -1))  # the disk has so much
+        os.write(pipe, struct.pack("<qqq", int(journal.path.stem), journal.size, -1))  # so much is durable
 
-    Journal.commit = told
+    Journal.commit = reported
     ours = head(users=20)
     if [*(folder / "log").glob("????????.*")]:
         restart(ours, folder / "log", folder / "head.pt" if (folder / "head.pt").exists() else None)
@@ -58,10 +58,10 @@ def _acknowledged(pipe):
     data = b""
     while chunk := os.read(pipe, 1 << 16):
         data += chunk
-    told = [struct.unpack_from("<qqq", data, at) for at in range(0, len(data) // 24 * 24, 24)]
-    if not told:
+    reports = [struct.unpack_from("<qqq", data, at) for at in range(0, len(data) // 24 * 24, 24)]
+    if not reports:
         return 0, 0, 0
-    return told[-1][0], told[-1][1], max(acknowledged for *_, acknowledged in told)
+    return reports[-1][0], reports[-1][1], max(acknowledged for *_, acknowledged in reports)
 
 
 @pytest.mark.long
@@ -70,7 +70,7 @@ def test_200_kills_lose_nothing_that_was_acknowledged(tmp_path_factory):
     lost = torn = cut = 0
     safe = total = 0
     for kill in range(200):
-        if kill % 20 == 0:  # a log of its own, so that reading it stays quick
+        if kill % 20 == 0:  # a separate log, so that reading it stays quick
             tmp_path = tmp_path_factory.mktemp("crash")
             total, safe = total + safe, 0
         read, write = os.pipe()
@@ -91,7 +91,7 @@ def test_200_kills_lose_nothing_that_was_acknowledged(tmp_path_factory):
         safe = max(safe, acknowledged)
         journal = segment_path(tmp_path / "log", segment)
         if kill % 2 == 0 and journal.exists() and not [*(tmp_path / "log").glob(f"{segment + 1:08d}*")]:
-            # the disk never got what was not synced: cut the file behind the last commit that returned
+            # data that was not synced may never reach the disk: cut the file behind the last commit that returned
             data = journal.read_bytes()
             end = len(data.rstrip(b"\0"))
             if end > size:

@@ -1,4 +1,4 @@
-"""Records of a decision log as bytes: columns of numbers behind a short header."""
+"""Records of a decision log as bytes: a short header, then columns of numbers."""
 
 import struct
 from collections.abc import Sequence
@@ -9,26 +9,35 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_softucb.recommend.head import Served
+from torch_softucb.recommend.serving import Served
 
-Columns = dict[str, NDArray[Any]]
+Columns = dict[str, NDArray[Any]]  # column name -> values of all rows of a record
 
-FIXED = {  # of every decision, in the order in which they are written
+SCALAR_COLUMNS = {  # one number per decision, in the order in which they are written
     "id": np.int64,
-    "bandit": np.int64,  # -1: one bandit for all
+    "bandit": np.int64,  # -1: a single bandit
     "context": np.int64,  # the caller's reference to the request; -1: none
     "arm": np.int64,
     "position": np.int64,  # in the slate, from 0
     "propensity": np.float64,  # in a slate, given the items before it
     "beta": np.float64,  # NaN: the policy has none
 }
-_DECISIONS = struct.Struct("<cqqqqc")  # D, model version, decisions, candidates, features (below 0: of all), their kind
-_REWARDS = struct.Struct("<cq")  # R, rewards
+# b"D", model version, decisions, candidates, features (negative: those of all candidates follow), dtype of the features
+_DECISIONS = struct.Struct("<cqqqqc")
+_REWARDS = struct.Struct("<cq")  # b"R", rewards
 _FLOATS: dict[bytes, np.dtype[Any]] = {b"4": np.dtype("<f4"), b"8": np.dtype("<f8")}
 
 
 class Entry(NamedTuple):
-    """One call of :meth:`DecisionLog.decisions`."""
+    """The arguments of one call of :meth:`DecisionLog.decisions`, until they are committed.
+
+    Attributes:
+        served: the decisions.
+        version: version of the model that made them.
+        context: int64 (N,), the caller's reference to each request; None if there is none.
+        candidates: int64 (K,) or (N, K), ids of all candidate items, -1 where masked; None if they are not logged.
+        features: (K, d) or (N, K, d) features of all candidates; None if they are not logged.
+    """
 
     served: Served
     version: int
@@ -37,77 +46,85 @@ class Entry(NamedTuple):
     features: Tensor | None  # (K, d) or (N, K, d)
 
     @property
-    def shape(self) -> tuple[Any, ...]:
-        """Entries of one shape can share a record."""
-        served, version, context, candidates, features = self
+    def layout(self) -> tuple[Any, ...]:
+        """Shapes of all columns; entries with the same layout can share a record."""
+        served = self.served
         return (
-            version,
+            self.version,
             served.x.shape,
             served.k,
             None if served.beta is None else served.beta.dim(),
             served.bandit is None,
-            context is None,
-            None if candidates is None else candidates.shape,
-            None if features is None else features.shape,
+            self.context is None,
+            None if self.candidates is None else self.candidates.shape,
+            None if self.features is None else self.features.shape,
         )
 
 
 def encode_decisions(entries: Sequence[Entry]) -> bytes:
-    """A record of entries of one shape."""
+    """Return one record of entries that have the same layout."""
     first = entries[0].served
     rows = len(entries) * first.id.numel()
-    each = first.k or 1  # items of a request
-    kind = b"8" if first.x.element_size() == 8 else b"4"
-
-    def column(values: list[Tensor | None], trailing: int = 0) -> NDArray[Any] | None:
-        """Of every item as it is; of a request, or of an entry, again for each of its items."""
-        if values[0] is None:
-            return None
-        whole = values[0] if len(values) == 1 else torch.stack(values)  # type: ignore[arg-type]
-        stacked = whole.numpy() if whole.is_cpu and not whole.requires_grad else whole.numpy(force=True)
-        flat = stacked.reshape(-1, *stacked.shape[stacked.ndim - trailing :])
-        return flat if len(flat) == rows else np.repeat(flat, rows // len(flat), axis=0)
-
-    found = {
-        "id": column([entry.served.id for entry in entries]),
-        "bandit": column([entry.served.bandit for entry in entries]),
-        "context": column([entry.context for entry in entries]),
-        "arm": column([entry.served.arm for entry in entries]),
-        "position": np.zeros(rows, np.int64) if each == 1 else np.tile(np.arange(each), rows // each),
-        "propensity": column([entry.served.propensity for entry in entries]),
-        "beta": column([entry.served.beta for entry in entries]),
+    slate_size = first.k or 1
+    scalars = {
+        "id": _column([entry.served.id for entry in entries], rows),
+        "bandit": _column([entry.served.bandit for entry in entries], rows),
+        "context": _column([entry.context for entry in entries], rows),
+        "arm": _column([entry.served.arm for entry in entries], rows),
+        "position": np.zeros(rows, np.int64) if slate_size == 1 else np.tile(np.arange(slate_size), rows // slate_size),
+        "propensity": _column([entry.served.propensity for entry in entries], rows),
+        "beta": _column([entry.served.beta for entry in entries], rows),
     }
     parts = []
-    for name, dtype in FIXED.items():
-        values = found[name]
+    for name, dtype in SCALAR_COLUMNS.items():
+        values = scalars[name]
         if values is None:
             values = np.full(rows, np.nan if name == "beta" else -1, dtype=dtype)
         parts.append(values.astype(dtype, copy=False))
-    parts.append(column([entry.served.x for entry in entries], 1).astype(_FLOATS[kind], copy=False))  # type: ignore[union-attr]
-    names = column([entry.candidates for entry in entries], 1)
-    features = column([entry.features for entry in entries], 2)
-    if names is not None:
-        parts.append(names)
+    float_code = b"8" if first.x.element_size() == 8 else b"4"
+    x = _column([entry.served.x for entry in entries], rows, trailing=1)
+    assert x is not None
+    parts.append(x.astype(_FLOATS[float_code], copy=False))
+    candidates = _column([entry.candidates for entry in entries], rows, trailing=1)
+    features = _column([entry.features for entry in entries], rows, trailing=2)
+    if candidates is not None:
+        parts.append(candidates)
     if features is not None:
-        parts.append(features.astype(_FLOATS[kind], copy=False))
+        parts.append(features.astype(_FLOATS[float_code], copy=False))
+    num_candidates = 0 if candidates is None else candidates.shape[1]
     dim = first.x.shape[-1] * (1 if features is None else -1)
-    head = _DECISIONS.pack(b"D", entries[0].version, rows, 0 if names is None else names.shape[1], dim, kind)
-    return head + b"".join(part.tobytes() for part in parts)
+    header = _DECISIONS.pack(b"D", entries[0].version, rows, num_candidates, dim, float_code)
+    return header + b"".join(part.tobytes() for part in parts)
+
+
+def _column(values: Sequence[Tensor | None], rows: int, *, trailing: int = 0) -> NDArray[Any] | None:  # (rows, *trailing)
+    """Stack one tensor per entry; values of a request, or of an entry, are repeated for each of its items."""
+    tensors = [value for value in values if value is not None]
+    if not tensors:
+        return None
+    stacked = tensors[0] if len(tensors) == 1 else torch.stack(tensors)
+    array = stacked.numpy() if stacked.is_cpu and not stacked.requires_grad else stacked.numpy(force=True)
+    flat = array.reshape(-1, *array.shape[array.ndim - trailing :])
+    return flat if len(flat) == rows else np.repeat(flat, rows // len(flat), axis=0)
 
 
 def encode_rewards(id: Tensor, reward: Tensor) -> bytes:  # (*N,), (*N,)
-    names, values = id.reshape(-1).numpy(force=True), reward.reshape(-1).numpy(force=True).astype(np.float64)
-    return _REWARDS.pack(b"R", len(names)) + names.tobytes() + values.tobytes()
+    """Return a record of rewards; NaN marks a decision that was dropped."""
+    ids, values = id.reshape(-1).numpy(force=True), reward.reshape(-1).numpy(force=True).astype(np.float64)
+    return _REWARDS.pack(b"R", len(ids)) + ids.tobytes() + values.tobytes()
 
 
 def decode(record: bytes) -> tuple[str, Columns]:
-    """("decisions" or "rewards", columns) of a record; ragged columns are (n, K) here."""
+    """Return the type of a record, "decisions" or "rewards", and its columns.
+
+    A scalar column is (n,), ``x`` (n, d), ``candidates`` (n, K) and ``features`` (n, K, d); K is 0 where none were logged.
+    """
     if record[:1] == b"R":
         _, count = _REWARDS.unpack_from(record)
         at = _REWARDS.size
-        names = np.frombuffer(record, np.int64, count, at)
-        return "rewards", {"id": names, "reward": np.frombuffer(record, np.float64, count, at + 8 * count)}
-    _, version, rows, k, dim, kind = _DECISIONS.unpack_from(record)
+        ids = np.frombuffer(record, np.int64, count, at)
+        return "rewards", {"id": ids, "reward": np.frombuffer(record, np.float64, count, at + 8 * count)}
+    _, version, rows, num_candidates, dim, float_code = _DECISIONS.unpack_from(record)
     at, columns = _DECISIONS.size, {}
 
     def take(dtype: Any, *shape: int) -> NDArray[Any]:
@@ -117,10 +134,10 @@ def decode(record: bytes) -> tuple[str, Columns]:
         at += values.nbytes
         return values
 
-    for name, dtype in FIXED.items():
+    for name, dtype in SCALAR_COLUMNS.items():
         columns[name] = take(dtype, rows)
     columns["version"] = np.full(rows, version)
-    columns["x"] = take(_FLOATS[kind], rows, abs(dim))
-    columns["candidates"] = take(np.int64, rows, k)
-    columns["features"] = take(_FLOATS[kind], rows, k if dim < 0 else 0, abs(dim))
+    columns["x"] = take(_FLOATS[float_code], rows, abs(dim))
+    columns["candidates"] = take(np.int64, rows, num_candidates)
+    columns["features"] = take(_FLOATS[float_code], rows, num_candidates if dim < 0 else 0, abs(dim))
     return "decisions", columns

@@ -1,12 +1,11 @@
 """An append-only file of checksummed records that survives a crash at any moment.
 
-Records are committed in groups. A group is a frame: a mark, its place in the file, length and CRC-32 of what follows, then
-every record with its length before it. The file is laid out ahead in zeros, so that a commit writes data only. A frame is
-written when the one before is safe on the disk: what was committed is there, and a damaged frame with no whole one behind it
-is the last one, whose commit never returned.
+Records are committed in groups. Each group is a frame: a mark, its position in the file, the length and CRC-32 of the rest,
+then the records, each preceded by its length. The file is extended with zeros ahead of time, so that a commit writes data
+and leaves the size alone. A frame is written only after the one before it is durable. So everything that was committed is in
+the file, and a damaged frame with no intact one behind it is the last one, whose commit never returned.
 """
 
-import fcntl
 import os
 import struct
 import zlib
@@ -15,16 +14,21 @@ from pathlib import Path
 
 from torch_softucb.atomic_io import sync_folder
 from torch_softucb.errors import JournalError
+from torch_softucb.recommend.log.exclusive_file import ExclusiveFile
 
-_FRAME = struct.Struct("<4sQII")  # mark, place in the file, length and checksum of what follows
+_FRAME = struct.Struct("<4sQII")  # mark, position in the file, length and checksum of the group
 _MARK = b"\xabGRP"
-_LENGTH = struct.Struct("<I")
+_LENGTH = struct.Struct("<I")  # before each record
 _MAGIC = b"SOFTUCB1"
-_AHEAD = 1 << 22  # bytes laid out at once
+_AHEAD = 1 << 22  # bytes of zeros appended at a time
 
 
 def records(path: Path) -> Iterator[bytes]:
-    """The committed records of a journal."""
+    """Yield the committed records of a journal, in order.
+
+    Raises:
+        JournalError: if the file is not a journal, or is damaged before its last group.
+    """
     for group, _ in _frames(path.read_bytes(), path):
         at = 0
         while at < len(group):
@@ -34,9 +38,9 @@ def records(path: Path) -> Iterator[bytes]:
 
 
 def _frames(data: bytes, path: Path) -> Iterator[tuple[bytes, int]]:
-    """Groups of records, each with the place after it."""
+    """Yield the groups of records, each with the position after it."""
     if data[: len(_MAGIC)] != _MAGIC:
-        if _MAGIC.startswith(data.rstrip(b"\0")):  # died before its first commit
+        if _MAGIC.startswith(data.rstrip(b"\0")):  # the writer died before its first commit
             return
         raise JournalError(f"journal {path}: does not begin as a journal does; is this another file?")
     at = len(_MAGIC)
@@ -45,13 +49,13 @@ def _frames(data: bytes, path: Path) -> Iterator[tuple[bytes, int]]:
         yield group, at
     if (after := _later_frame(data, at)) is not None:
         raise JournalError(
-            f"journal {path}: the records at byte {at} are damaged though whole ones follow at byte {after}: this is no "
+            f"journal {path}: the records at byte {at} are damaged though whole ones follow at byte {after}; this is not a "
             "torn end, the file was changed; restore it from a copy"
         )
 
 
 def _later_frame(data: bytes, at: int) -> int | None:
-    """Where a whole frame begins behind a damaged place. Frames say where they stand, so that one can be found anywhere."""
+    """Return where the next intact frame begins after a damaged one; each frame contains its own position."""
     end = len(data.rstrip(b"\0"))
     mark = data.find(_MARK, at + 1, end)
     while mark >= 0:
@@ -62,6 +66,7 @@ def _later_frame(data: bytes, at: int) -> int | None:
 
 
 def _frame(data: bytes, at: int) -> bytes | None:
+    """Return the group of the frame at this position, None if it is not intact."""
     if at + _FRAME.size > len(data):
         return None
     mark, place, size, checksum = _FRAME.unpack_from(data, at)
@@ -71,10 +76,13 @@ def _frame(data: bytes, at: int) -> bytes | None:
 
 
 class Journal:
-    """Appends records to a file; ``commit`` makes them safe.
+    """Writer of a journal: ``append`` buffers records, ``commit`` makes them durable.
 
     Args:
-        path: the file; made if it is not there. If it ends in a torn group, that goes into a file beside it (``.torn``).
+        path: the file; created if it does not exist. A torn group at its end is moved to a file with the ending ``.torn``.
+
+    Raises:
+        JournalError: if another writer has the file open, or it is not an intact journal.
 
     Example:
         >>> import tempfile
@@ -88,72 +96,64 @@ class Journal:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._waiting: list[bytes] = []
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = ExclusiveFile(self.path)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             data = self.path.read_bytes()
             self._end = max((end for _, end in _frames(data, self.path)), default=len(_MAGIC))
             if data[self._end :].strip(b"\0"):
                 self.path.with_suffix(".torn").write_bytes(data[self._end :].rstrip(b"\0"))
-            os.ftruncate(self._file, self._end)
-            self._write(_MAGIC, 0)
-            self._laid = self._end
-            self._lay_out(_AHEAD)
-        except BlockingIOError as error:
-            os.close(self._file)
-            raise JournalError(f"journal {path}: another writer has it open; a log has one writer at a time") from error
+            self._file.truncate(self._end)
+            self._file.write_at(0, _MAGIC)
+            self._allocated = self._end
+            self._allocate(_AHEAD)
         except BaseException:
-            os.close(self._file)
+            self._file.close()
             raise
         sync_folder(self.path.parent)
 
-    def _write(self, data: bytes, at: int) -> None:
-        done = 0
-        while done < len(data):  # a disk that is nearly full takes a part
-            done += os.pwrite(self._file, data[done:], at + done)
-
-    def _lay_out(self, size: int) -> None:
-        self._write(bytes(size), self._laid)
-        self._laid += size
-        os.fsync(self._file)  # the size, too: later commits write data only
+    def _allocate(self, size: int) -> None:
+        self._file.write_at(self._allocated, bytes(size))
+        self._allocated += size
+        self._file.sync()  # the size, too: commits sync the data only
 
     @property
     def size(self) -> int:
-        """Bytes committed: where the next record will be."""
+        """Number of committed bytes, which is the position of the next group."""
         return self._end
 
     def append(self, record: bytes) -> None:
-        """Add a record; it is safe after the next commit."""
-        if self._file < 0:
-            raise JournalError(f"journal {self.path}: is closed, or a write to it has failed; open it anew")
+        """Buffer a record; it is durable after the next commit."""
+        if self._file.closed:
+            raise JournalError(f"journal {self.path}: is closed, or a write to it has failed; open it again")
         self._waiting += (_LENGTH.pack(len(record)), record)
 
     def commit(self) -> None:
-        """Write what waits, and wait until the disk has it. After an error nobody knows what the disk has: the journal
-        closes itself, and is to be opened anew."""
+        """Write the buffered records and return once they are durable.
+
+        After an error it is unknown what reached the disk. The journal then closes itself; open it again to find out.
+        """
         if not self._waiting:
             return
         group = b"".join(self._waiting)
         self._waiting.clear()
         frame = _FRAME.pack(_MARK, self._end, len(group), zlib.crc32(group)) + group
         try:
-            if self._end + len(frame) > self._laid:
-                self._lay_out(max(_AHEAD, len(frame)))
-            self._write(frame, self._end)
-            os.fdatasync(self._file)
+            if self._end + len(frame) > self._allocated:
+                self._allocate(max(_AHEAD, len(frame)))
+            self._file.write_at(self._end, frame)
+            self._file.sync_data()
         except BaseException:
-            os.close(self._file)
-            self._file = -1
+            self._file.close()
             raise
         self._end += len(frame)
 
     def close(self) -> None:
-        if self._file >= 0:
+        """Commit, cut off the unused zeros and close the file."""
+        if not self._file.closed:
             self.commit()
-            os.ftruncate(self._file, self._end)
-            os.fsync(self._file)
-            os.close(self._file)
-            self._file = -1
+            self._file.truncate(self._end)
+            self._file.sync()
+            self._file.close()
 
     def __enter__(self) -> "Journal":
         return self

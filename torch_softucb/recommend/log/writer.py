@@ -1,52 +1,30 @@
-"""The decision log: every decision with its propensity, every reward, safe against a crash, readable as Parquet.
-
-A folder of segments, numbered from 1. The last is a journal that is written to; those before are journals or, once sealed,
-two Parquet files (decisions and rewards) each.
-"""
+"""The writer of a decision log: every decision with its propensity, and every reward, durable against a crash."""
 
 import os
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_integer
 from torch_softucb.recommend._checks import check_feedback
-from torch_softucb.recommend.head import Served
-from torch_softucb.recommend.log._checks import check_logged
+from torch_softucb.recommend.log._checks import check_logged, check_pyarrow
 from torch_softucb.recommend.log.codec import Entry, encode_decisions, encode_rewards
 from torch_softucb.recommend.log.journal import Journal, records
-
-
-class Place(NamedTuple):
-    """How far a log has come."""
-
-    segment: int
-    record: int  # records of that segment that are before this place
-
-
-def segment_path(folder: Path, number: int, ending: str = "journal") -> Path:
-    return folder / f"{number:08d}.{ending}"
-
-
-def segments(folder: Path) -> list[int]:
-    """Numbers of the segments that are there."""
-    return sorted({int(path.name[:8]) for path in folder.glob("????????.*") if path.name[:8].isdigit()})
-
-
-def is_sealed(folder: Path, number: int) -> bool:
-    return all(segment_path(folder, number, f"{kind}.parquet").exists() for kind in ("decisions", "rewards"))
+from torch_softucb.recommend.log.segments import Place, is_sealed, segment_path, segments
+from torch_softucb.recommend.serving import Served
 
 
 class DecisionLog:
-    """Writes decisions and rewards; a call returns when it is in line, ``commit`` when the disk has it.
+    """Writer of decisions and rewards: calls buffer records, ``commit`` returns once they are durable.
 
     Args:
-        folder: made if it is not there; one writer at a time.
-        group: commit by itself after so many decisions and rewards.
-        segment_bytes: begin a new segment beyond that size.
+        folder: folder of the log; created if it does not exist. A log has one writer at a time.
+        group: number of buffered decisions and rewards after which a call commits by itself.
+        segment_bytes: size above which the next commit starts a new segment.
 
     Example:
         >>> import tempfile
@@ -68,7 +46,7 @@ class DecisionLog:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.group = check_integer("DecisionLog", "group", group, low=1)
         self.segment_bytes = check_integer("DecisionLog", "segment_bytes", segment_bytes, low=1)
-        self._waiting: list[Entry | bytes] = []  # decisions as they came, rewards as records
+        self._waiting: list[Entry | bytes] = []  # decisions are encoded at the commit, several calls to a record
         self._count = 0
         last = max(segments(self.folder), default=1)
         self._open(last + is_sealed(self.folder, last))
@@ -80,7 +58,7 @@ class DecisionLog:
 
     @property
     def place(self) -> Place:
-        """Behind the last commit: what a checkpoint keeps, for :func:`restart`."""
+        """Position after the last commit; a checkpoint contains it for :func:`restart`."""
         return self._place
 
     def decisions(
@@ -89,12 +67,17 @@ class DecisionLog:
         *,
         version: int = 0,
         context: Tensor | None = None,  # (N,) int64
-        candidates: Tensor | None = None,  # (K,) or (N, K) int64 item ids; masked ones are written as -1
-        features: Tensor | None = None,  # (K, d) or (N, K, d) of all candidates, to learn and evaluate from the log alone
+        candidates: Tensor | None = None,  # (K,) or (N, K) int64
+        features: Tensor | None = None,  # (K, d) or (N, K, d)
     ) -> None:
-        """Add decisions, as :meth:`SoftUCBHead.serve` gives them; ``version`` is the model's.
+        """Add decisions. The tensors are read at the next commit: do not modify them before.
 
-        Tensors are read when the group is committed: do not write over them before.
+        Args:
+            served: result of :meth:`SoftUCBHead.serve`.
+            version: version of the model.
+            context: the caller's reference to each request.
+            candidates: ids of all candidate items; those that the mask excluded are written as -1.
+            features: features of all candidates, needed to learn and to evaluate from the log alone.
         """
         check_logged("DecisionLog.decisions", served, version, context, candidates, features)
         if candidates is None and features is not None:
@@ -104,12 +87,12 @@ class DecisionLog:
         self._add(Entry(served, version, context, candidates, features), served.id.numel())
 
     def rewards(self, id: Tensor, reward: Tensor) -> None:  # (*N,), (*N,)
-        """Add rewards that :meth:`SoftUCBHead.feedback` has taken in: afterwards, so that what it refuses is not logged."""
+        """Add rewards. Call it after :meth:`SoftUCBHead.feedback`, so that refused rewards are not logged."""
         ids, values = check_feedback("DecisionLog.rewards", id, reward, dtype=torch.float64)
         self._add(encode_rewards(ids, values), len(ids))
 
     def drops(self, id: Tensor) -> None:  # (*N,)
-        """Add decisions that :meth:`SoftUCBHead.drop` has given up."""
+        """Add decisions that :meth:`SoftUCBHead.drop` has closed."""
         ids, values = check_feedback("DecisionLog.drops", id, torch.zeros(id.shape), dtype=torch.float64)
         self._add(encode_rewards(ids, torch.full_like(values, torch.nan)), len(ids))
 
@@ -120,14 +103,11 @@ class DecisionLog:
             self.commit()
 
     def commit(self) -> None:
-        """Wait until everything so far is on the disk."""
+        """Write everything added so far and return once it is durable."""
         if self._journal.size > self.segment_bytes:
             self._journal.close()
             self._open(self._place.segment + 1)
-        encoded: list[bytes] = []
-        for shape, run in groupby(self._waiting, lambda entry: entry.shape if isinstance(entry, Entry) else None):
-            together = list(run)
-            encoded += [encode_decisions(together)] if shape is not None else together  # type: ignore[arg-type]
+        encoded = list(_encoded(self._waiting))
         self._waiting.clear()
         self._count = 0
         for record in encoded:
@@ -136,7 +116,8 @@ class DecisionLog:
         self._place = self._place._replace(record=self._place.record + len(encoded))
 
     def seal(self) -> None:
-        """Make Parquet files of all segments so far and begin a new one."""
+        """Convert all segments so far to Parquet files and start a new segment."""
+        check_pyarrow("DecisionLog.seal")
         from torch_softucb.recommend.log.parquet import seal_segment
 
         self.close()
@@ -146,6 +127,7 @@ class DecisionLog:
         self._open(self._place.segment + 1)
 
     def close(self) -> None:
+        """Commit and close the log."""
         self.commit()
         self._journal.close()
 
@@ -154,3 +136,20 @@ class DecisionLog:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _encoded(waiting: Sequence[Entry | bytes]) -> Iterator[bytes]:
+    """Yield the records of a commit; consecutive decisions of the same layout share one."""
+
+    def layout(entry: Entry | bytes) -> tuple[Any, ...] | None:
+        return entry.layout if isinstance(entry, Entry) else None
+
+    for _, run in groupby(waiting, layout):
+        entries: list[Entry] = []
+        for entry in run:
+            if isinstance(entry, Entry):
+                entries.append(entry)
+            else:
+                yield entry
+        if entries:
+            yield encode_decisions(entries)

@@ -8,6 +8,7 @@ from scipy.stats import chisquare
 from torch import nn
 
 from torch_softucb import EpsilonGreedy, SoftUCBHead, SoftUCBPolicy
+from torch_softucb.recommend.serving import draw_items, shown_features
 
 MASKS = [[True] * 5, [True, False, True, True, True], [False, True, True, False, True]]
 
@@ -66,3 +67,31 @@ def test_slates_of_three(mask, seeded):
     p = chisquare(got, [w * sum(got) / sum(want) for w in want]).pvalue
     print(f"{len(kept)} slates, p = {p:.3f}")
     assert p > 0.001
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("shared", [True, False])
+def test_features_of_the_items_that_were_drawn(batch, shared):
+    features = torch.arange(30.0).view(3, 5, 2)
+    features = features[0] if shared or not batch else features
+    for arm in (torch.tensor([4, 0, 2])[: len(batch) * 3], torch.tensor([[4, 1], [0, 3], [2, 2]])):
+        arm = arm if batch else (torch.tensor(4) if arm.dim() == 1 else arm[0])
+        got = shown_features(features, arm, torch.Size(batch))
+        rows = features.expand(*batch, 5, 2)
+        want = torch.stack([rows[n][arm[n]] for n in range(3)]) if batch else rows[arm]
+        assert got.equal(want)
+
+
+def test_the_same_id_draws_the_same_item_whatever_its_batch():
+    policy = SoftUCBPolicy(3, dtype=torch.double)
+    policy.update(torch.eye(3, dtype=torch.double), torch.tensor([1.0, 0.5, 0.0], dtype=torch.double))
+    decision = policy(torch.randn(50, 4, 3, dtype=torch.double, generator=torch.Generator().manual_seed(0)))
+    one = policy(torch.randn(50, 4, 3, dtype=torch.double, generator=torch.Generator().manual_seed(0))[7])
+    key, ids = torch.tensor(12345), torch.arange(100, 150)
+    for k in (None, 2):
+        arm, propensity = draw_items(decision, key, ids, k=k, num_normals=0)
+        alone, its = draw_items(one, key, ids[7], k=k, num_normals=0)
+        assert alone.equal(arm[7])
+        torch.testing.assert_close(its, propensity[7], rtol=0, atol=1e-12)
+        other, _ = draw_items(decision, key + 1, ids, k=k, num_normals=0)
+        assert not other.equal(arm)
