@@ -11,7 +11,7 @@ from torch_softucb.checks import check_number
 from torch_softucb.functional.confidence import _coverage
 from torch_softucb.functional.gradient import _reward_and_gradient
 from torch_softucb.functional.regret import _expected_regret
-from torch_softucb.functional.score_function import _delta_slope, _logit_slope, _trajectory_score
+from torch_softucb.functional.score_function import _delta_slope, _logit_slope, _phi, _trajectory_score
 from torch_softucb.functional.softmax import masked
 from torch_softucb.policies._checks import check_offered
 from torch_softucb.policies.base import BanditPolicy
@@ -165,10 +165,10 @@ class Simulation:
         assert isinstance(policy, SoftUCBPolicy)
         assert decision.beta is not None
         assert decision.gamma is not None
+        phi = _phi(decision.mu_hat, decision.width, decision.beta, decision.mask)
         slope = _logit_slope(
-            decision.mu_hat,
             decision.width,
-            decision.beta,
+            phi,
             decision.index,
             decision.gamma,
             delta=policy.delta,
