@@ -1,4 +1,4 @@
-"""Baselines by loops; no trajectory centres its own."""
+"""Control variates by loops; no trajectory influences its own."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ def test_the_fit_is_least_squares_of_the_other_half(seeded):
         torch.testing.assert_close(got[t, :, 0::2], (state[t, :, 0::2] @ weights).squeeze(-1), atol=2e-3, rtol=0)
 
 
-def test_a_problem_has_no_part_in_what_is_foretold_of_it(seeded):
+def test_a_problem_does_not_influence_its_own_prediction(seeded):
     g = seeded(0)
     state, target = torch.randn(3, 2, 8, 2, dtype=D, generator=g), torch.randn(3, 2, 8, dtype=D, generator=g)
     before = F.linear_prediction(state, target)

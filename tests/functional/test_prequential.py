@@ -1,4 +1,4 @@
-"""Coverage as the rewards tell it."""
+"""Coverage estimated from rewards alone."""
 
 import math
 import random
@@ -77,8 +77,8 @@ def test_a_matched_prior_is_estimated_without_bias(noise):
         policy.update(problem.arms[torch.arange(512), arm.squeeze(-1)], reward)
     kappa = F.error_scale(seen)
     assert float(kappa.mean()) == pytest.approx(noise, rel=0.03)
-    told = F.estimated_coverage(torch.tensor(noise, dtype=D), kappa).mean()
-    assert float(told) == pytest.approx(float(torch.stack(covered).mean()), abs=0.02)
+    estimated = F.estimated_coverage(torch.tensor(noise, dtype=D), kappa).mean()
+    assert float(estimated) == pytest.approx(float(torch.stack(covered).mean()), abs=0.02)
 
 
 @pytest.mark.parametrize("start", [0.0, 0.3, 20.0])

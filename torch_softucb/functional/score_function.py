@@ -75,33 +75,36 @@ def logit_slope(
     check_same_shape(where, "width", width, "index", index)
     check_batch(where, "beta", beta, index.shape[:-1])
     check_batch(where, "gamma", gamma, index.shape[:-1])
-    return _logit_slope(mu_hat, width, beta, index, gamma, delta=delta, smoothing=smoothing, mask=mask)
+    phi = _phi(mu_hat, width, beta, mask)
+    return _logit_slope(width, phi, index, gamma, delta=delta, smoothing=smoothing, mask=mask)
+
+
+def _phi(mu_hat: Tensor, width: Tensor, beta: Tensor, mask: Tensor | None) -> Tensor:  # -> (*B, K)
+    """Return the derivative of S in beta, the sum of the widths of the arm and of i_star."""
+    i_star = masked(torch.addcmul(mu_hat, beta.unsqueeze(-1), width, value=-1), mask).argmax(-1, keepdim=True)
+    return width + width.gather(-1, i_star)  # Eq. 6
 
 
 def _logit_slope(
-    mu_hat: Tensor,
-    width: Tensor,
-    beta: Tensor,
-    index: Tensor,
-    gamma: Tensor,
+    width: Tensor,  # (*B, K)
+    phi: Tensor,  # (*B, K) from _phi
+    index: Tensor,  # (*B, K)
+    gamma: Tensor,  # () or (*B,)
     *,
     delta: float | Tensor,
     smoothing: float | None,
     mask: Tensor | None,
-) -> Tensor:
-    beta = beta.unsqueeze(-1)
-    i_star = masked(torch.addcmul(mu_hat, beta, width, value=-1), mask).argmax(-1, keepdim=True)
-    rise = width + width.gather(-1, i_star)  # dS / dbeta = phi, Eq. 6
+) -> Tensor:  # (*B, K)
     s_max, best = masked(index, mask).max(-1, keepdim=True)
     s_safe = torch.where(s_max > 0, s_max, torch.ones_like(s_max))  # gamma is constant 0 where max S <= 0
-    top_rise = rise.gather(-1, best) / s_safe
+    top_rise = phi.gather(-1, best) / s_safe
     gamma = gamma.unsqueeze(-1)
     gamma_slope = -gamma * top_rise
     if smoothing is not None:
         above = index.clamp(min=0)
         near_low = _soft_count(above, s_safe, smoothing, mask)
         odds = odds_of(delta, index.dtype)
-        moved = torch.where(index > 0, rise, torch.zeros_like(rise)) - above * top_rise
+        moved = torch.where(index > 0, phi, torch.zeros_like(phi)) - above * top_rise
         count_rise = -(near_low * moved).sum(-1, keepdim=True) / (smoothing * s_safe)
         gamma_slope = gamma_slope + odds * count_rise / (1 + odds * near_low.sum(-1, keepdim=True)) / s_safe
     gamma_slope = torch.where(s_max > 0, gamma_slope, torch.zeros_like(gamma_slope))

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch_softucb.functional.confidence import _coverage
 from torch_softucb.functional.gradient import _reward_and_gradient
 from torch_softucb.functional.objective import _sum_width
-from torch_softucb.functional.score_function import _delta_slope, _logit_slope, _trajectory_score
+from torch_softucb.functional.score_function import _delta_slope, _logit_slope, _phi, _trajectory_score
 from torch_softucb.functional.softmax import masked
 from torch_softucb.policies._checks import check_offered
 from torch_softucb.policies.base import BanditPolicy
@@ -37,7 +37,8 @@ def round_scores(
     assert decision.gamma is not None
     probs, mu_hat, width, mask = decision.probs, decision.mu_hat, decision.width, decision.mask
     index, delta, kappa = decision.index, policy.delta, policy.kappa
-    slope = _logit_slope(mu_hat, width, decision.beta, index, decision.gamma, delta=delta, smoothing=kappa, mask=mask)
+    phi = _phi(mu_hat, width, decision.beta, mask)
+    slope = _logit_slope(width, phi, index, decision.gamma, delta=delta, smoothing=kappa, mask=mask)
     of_beta = _trajectory_score(probs, slope, means, arm)
     of_delta = _trajectory_score(probs, _delta_slope(index, delta=delta, smoothing=kappa, mask=mask), means, arm)
     best_arm = masked(means, mask).argmax(-1, keepdim=True)
