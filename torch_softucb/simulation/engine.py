@@ -25,6 +25,20 @@ from torch_softucb.simulation.trajectory import Round
 __all__ = ["Round", "Simulation"]
 
 
+def _block_sizes(rounds: range, recorded: Callable[[int], bool], longest: int) -> list[int]:
+    """Return the lengths of the blocks: 1 for a recorded round, at most ``longest`` for others."""
+    sizes: list[int] = []
+    open_block = False
+    for t in rounds:
+        alone = recorded(t)
+        if open_block and not alone and sizes[-1] < longest:
+            sizes[-1] += 1
+        else:
+            sizes.append(1)
+        open_block = not alone
+    return sizes
+
+
 class Simulation:
     """Trajectories in progress: a policy, the problems it plays, and their :class:`PlayState`.
 
@@ -114,19 +128,14 @@ class Simulation:
         rounds_at_once = self.backend.rounds_at_once(numbers_per_round)
         longest = min(limit for limit in (stretch, self.backend.max_rounds, rounds_at_once) if limit is not None)
         while state.t < end:
-            start, stop = state.t, min(state.t + rounds_at_once, end)
-            noise, draws = self._noise(start, stop - start), self._draws(start, stop - start)
-            while (t := state.t) < stop:
-                state.check_widths(t)
-                self.environment.apply_drift(t)
-                if recorded(t):
-                    block = slice(t - start, t - start + 1)
-                    yield from self._recorder.play(state, noise[block], draws[block])
-                else:
-                    limit = min(stop, t + longest)
-                    after = next((s for s in range(t + 1, limit) if recorded(s)), limit)
-                    block = slice(t - start, after - start)
-                    yield from self.backend.play(state, noise[block], draws[block])
+            window = range(state.t, min(state.t + rounds_at_once, end))
+            sizes = _block_sizes(window, recorded, longest)
+            noise, draws = self._noise(state.t, len(window)), self._draws(state.t, len(window))
+            for block_noise, block_draws in zip(noise.split_with_sizes(sizes), draws.split_with_sizes(sizes), strict=True):
+                state.check_widths(state.t)
+                self.environment.apply_drift(state.t)
+                backend = self._recorder if recorded(state.t) else self.backend
+                yield from backend.play(state, block_noise, block_draws)
         state.check_widths(state.t - 1)
 
     def _warn_if_mostly_recorded(self, recorded: Callable[[int], bool], rounds: range) -> None:
