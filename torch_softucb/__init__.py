@@ -21,6 +21,7 @@ from torch_softucb.policies.beta.network import SituationBeta
 from torch_softucb.policies.beta.schedule import ScheduleBeta
 from torch_softucb.policies.beta.segment import SegmentBeta
 from torch_softucb.policies.decision import Decision
+from torch_softucb.policies.serialization import load_policy, save_policy
 from torch_softucb.problems import synthetic_problem
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.recommend import SoftUCBHead
@@ -51,6 +52,8 @@ __all__ = [
     "SoftUCBPolicy",
     "Trajectory",
     "functional",
+    "load_policy",
     "rollout",
+    "save_policy",
     "synthetic_problem",
 ]

@@ -92,7 +92,7 @@ def test_bad_input_changes_nothing(name):
     ]:
         with pytest.raises((TypeError, ValueError), match=match):
             policy.update(arms[0], reward, **settings)
-    with pytest.raises(ValueError, match="one observation a bandit"):
+    with pytest.raises(ValueError, match="one observation per bandit"):
         policy.update(arms[:2], torch.ones(2), decision=decision, arm=torch.tensor(0))
     with pytest.raises(ValueError, match="6 arms that the policy was made for, got 2"):
         policy(arms[:2])

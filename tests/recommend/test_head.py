@@ -150,7 +150,7 @@ def test_encoder_and_beta_learn_together():
     torch.testing.assert_close(ours.expected_reward(decision), (decision.probs * decision.mu_hat).sum(-1))
     greedy = head(LinUCB(4, dtype=D))
     decision = greedy(user, items)
-    with pytest.raises(TypeError, match="expected_reward is not there for LinUCB"):
+    with pytest.raises(TypeError, match="expected_reward is not available for LinUCB"):
         greedy.expected_reward(decision)
 
 

@@ -26,7 +26,7 @@ def check_native(where: str, policy: object, rule: object, gradient: bool, devic
         raise ValueError(f"{where}: {kind} has no native kernel; use compile=True or compile=False")
     if device.type != "cpu":
         raise ValueError(f"{where}: the native kernel runs on the CPU, got {device}; use compile=True or compile=False")
-    if gradient and not rule.kind.startswith("soft"):  # type: ignore[attr-defined]
+    if gradient and not rule.rule.startswith("soft"):  # type: ignore[attr-defined]
         check_offered(where, "gradient", None, kind)
 
 

@@ -249,7 +249,7 @@ def test_delta_is_learned_within_its_range():
 
 
 def test_what_cannot_be_is_refused(seeded):
-    with pytest.raises(ValueError, match="beta must be a number, or one a bandit, got ScheduleBeta"):
+    with pytest.raises(ValueError, match="beta must be a number, or one number per bandit, got ScheduleBeta"):
         _ = SoftUCBPolicy(4, beta_init=ScheduleBeta(10)).beta
     with pytest.raises(ValueError, match="inputs must be one of"):
         SituationBeta(horizon=10, inputs=("weather",))
@@ -266,7 +266,7 @@ def test_what_cannot_be_is_refused(seeded):
         with pytest.raises(ValueError, match="inputs must be at least one name, each of them once"):
             SituationBeta(horizon=10, inputs=names)
     for wrong, named in ((torch.nn.Linear(2, 1), "Linear"), (ScheduleBeta, "the class ScheduleBeta")):
-        with pytest.raises(TypeError, match=f"must be a number, a tensor or a BetaModule that was made, got {named}"):
+        with pytest.raises(TypeError, match=f"must be a number, a tensor or a BetaModule instance, got {named}"):
             SoftUCBPolicy(4, beta_init=wrong)
     episode = Episode(problem_of(seeded), 5, 6)
     with pytest.raises(ValueError, match="delta must be fixed"):

@@ -114,7 +114,7 @@ def _play(simulation: Playing, noise: Tensor, draws: Tensor) -> Played:
     terms = means.new_zeros(3, *batch) if simulation.gradient else None
     scores = means.new_empty(len(SCORES), *noise.shape) if simulation.scores else None
     kernel(
-        _KINDS.index(rule.kind),
+        _KINDS.index(rule.rule),
         arms.arms if arms.shared else arms.arms.flatten(2),
         (means if simulation.drift is None else simulation.drift[0]).view(len(means), -1),
         simulation.best,
