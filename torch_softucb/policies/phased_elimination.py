@@ -115,11 +115,15 @@ class PhasedElimination(ArmPolicy):
         return kept
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
-        """Play the first arm that the plan still wants, after planning the next phase if the last one is done."""
+        """Play the first allowed arm that the plan still wants, after planning the next phase if the last one is done."""
         mu_hat = estimate.mu_hat
         check_arms_fit("PhasedElimination", self.num_arms, mu_hat.shape[-1])
         memory = self.planned(estimate.memory.expand(*mu_hat.shape[:-1], -1), estimate.arms, mask)
-        first = (self._parts(memory).plan > 0).to(mu_hat.dtype).argmax(-1)
+        wanted = self._parts(memory).plan > 0
+        if mask is not None:  # a mask that came after the plan: the phase waits until its arms are allowed again
+            allowed = wanted & mask
+            wanted = torch.where(allowed.any(-1, keepdim=True), allowed, mask)
+        first = wanted.to(mu_hat.dtype).argmax(-1)
         probs = torch.nn.functional.one_hot(first, self.num_arms).to(mu_hat.dtype)
         return ArmDecision(probs=probs, index=mu_hat, mu_hat=mu_hat, width=estimate.width, mask=mask, memory=memory)
 

@@ -72,7 +72,7 @@ def _observe(old: RidgeState, x: Tensor, reward: Tensor, rule: UpdateRule) -> Te
     if rule.remember is not None:
         old = old._replace(memory=rule.remember(old.memory, reward=reward))
     if rule.keeps_sums:
-        old = old._replace(memory=old.memory + F.reward_sums(reward.unsqueeze(-1) if x.dim() == old.b.dim() else reward))
+        old = old._replace(memory=old.memory + _sums(reward.unsqueeze(-1) if x.dim() == old.b.dim() else reward))
     gamma = rule.next_gamma(old.gamma)
     if x.dim() > old.b.dim() and x.shape[-2] == 1:
         x, reward = x.squeeze(-2), reward.squeeze(-1)
@@ -95,7 +95,7 @@ def _observe_waves(old: RidgeState, group: Tensor, x: Tensor, reward: Tensor, ru
         rows = group[at]
         state = rule.layout.unpack(new[rows])
         if rule.keeps_sums:
-            state = state._replace(memory=state.memory + F.reward_sums(reward[at].unsqueeze(-1)))
+            state = state._replace(memory=state.memory + _sums(reward[at].unsqueeze(-1)))
         new[rows] = pack(observe_one(state, x[at], reward[at], state.gamma, rule.refresh_every))
     return new
 
@@ -108,5 +108,10 @@ def _observe_groups(old: RidgeState, group: Tensor, x: Tensor, reward: Tensor, r
     db = torch.zeros_like(old.b).index_add(0, group, (x.mT @ reward.unsqueeze(-1)).squeeze(-1))
     dn = torch.zeros_like(old.num_observations).index_add(0, group, x.new_full((len(group),), x.shape[1]))
     if rule.keeps_sums:
-        old = old._replace(memory=old.memory.index_add(0, group, F.reward_sums(reward)))
+        old = old._replace(memory=old.memory.index_add(0, group, _sums(reward)))
     return pack(observe_many(old, dV, db, dn, gamma))
+
+
+def _sums(reward: Tensor) -> Tensor:  # (*B, n) -> (*B, 2)
+    """Number of rewards and sum of their squares; 0 without rewards."""
+    return F.reward_sums(reward) if reward.shape[-1] else reward.new_zeros(*reward.shape[:-1], 2)
