@@ -1,14 +1,13 @@
 """The contract of all policies, with every form of beta. What a policy cannot do by design is skipped with the reason."""
 
 import copy
-import dataclasses
 import io
 
 import pytest
 import torch
 
 from tests.policies.cases import ALL, MEMORY, NUM_ARMS, ONE_PER_CALL, PER_BANDIT, SAMPLED, build, play, random_numbers
-from torch_softucb import Decision, SoftUCBPolicy, load_policy, save_policy
+from torch_softucb import Decision, SoftUCBPolicy
 
 DIM, K = 4, NUM_ARMS
 
@@ -264,45 +263,6 @@ def test_settings_reproduce_the_policy(make):
     other.reset(batch_shape=(3,))
     arms = torch.randn(K, DIM, dtype=torch.double)
     _same(play(other, arms), play(policy, arms), 0)
-
-
-@pytest.mark.parametrize("batch", [(), (3,)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_saved_policy_goes_on_bit_by_bit(make, batch, dtype, tmp_path):
-    policy = make(ridge_alpha=0.3, refresh_every=7, dtype=dtype, batch=batch)
-    arms = torch.randn(K, DIM, dtype=dtype)
-    play(policy, arms, rounds=9)
-    save_policy(tmp_path / "policy", policy)
-    state = torch.get_rng_state()
-    again = load_policy(tmp_path / "policy")
-    assert torch.get_rng_state().equal(state)
-    assert type(again) is type(policy)
-    assert (repr(again), again.settings) == (repr(policy), policy.settings)
-    for _ in range(2):  # the second time after further updates
-        for name, value in policy.state_dict().items():
-            assert again.state_dict()[name].numpy().tobytes() == value.numpy().tobytes()
-        for context in (torch.no_grad(), torch.enable_grad()):
-            with context:
-                _same(again(arms), policy(arms), 0)
-        z = random_numbers(policy)
-        assert again(arms).pick(z).equal(policy(arms).pick(z))
-        for one in (policy, again):
-            play(one, arms, seed=1)
-
-
-def test_a_request_goes_along_with_its_decision(make):
-    policy = make()
-    arms = torch.randn(K, DIM, dtype=torch.double)
-    z = random_numbers(policy)
-    for context in (torch.no_grad(), torch.enable_grad()):
-        with context:
-            decision = policy(arms)
-        asked = decision.with_request(features=arms, bandit=None)
-        assert asked.features is arms
-        assert decision.features is None
-        assert type(asked) is type(decision)
-        assert asked.pick(z).equal(decision.pick(z))
-        _same(dataclasses.replace(asked, bandit=torch.tensor([1])), decision, 0)
 
 
 @pytest.mark.parametrize("flag", ["carries_gamma", "needs_estimate", "remembers", "keeps_sums"])

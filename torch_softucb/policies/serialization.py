@@ -165,9 +165,9 @@ def _check_names(what: str, given: object, expected: set[str]) -> None:
 
 
 def _int64(text: str) -> int:
-    """Whole number that torch can hold; anything else, NaN and Infinity too, is refused."""
-    if len(text) > 20 or not -(2**63) <= int(text) < 2**63:
-        raise ValueError(f"numbers must fit into 64 bits, got {text[:20]}...")
+    """Convert a whole number that torch can hold; refuse any other, NaN and Infinity too."""
+    if len(text) > 20 or not text.removeprefix("-").isdigit() or not -(2**63) <= int(text) < 2**63:
+        raise ValueError(f"numbers must be finite and fit into 64 bits, got {text[:20]}")
     return int(text)
 
 
@@ -181,8 +181,12 @@ def _read_record(metadata: Mapping[str, str], shapes: Mapping[str, tuple[int, ..
         raise ValueError(f"format must be {_FORMAT}, got {record['format']!r}; save the policy with this version")
     if not isinstance(record["policy"], str) or record["policy"] not in _POLICIES:
         raise ValueError(f"policy must be one of {', '.join(_POLICIES)}, got {record['policy']!r}")
-    parameters = set(inspect.signature(_POLICIES[record["policy"]]).parameters) | set(PolicyKwargs.__annotations__)
-    _check_names("settings", record["settings"], parameters - {"dim", "beta_init", "device", "policy_kwargs"})
+    parameters = inspect.signature(_POLICIES[record["policy"]]).parameters
+    names = {*parameters, *PolicyKwargs.__annotations__} - {"dim", "beta_init", "device", "policy_kwargs"}
+    _check_names("settings", record["settings"], names)
+    for name, value in record["settings"].items():
+        if name in parameters and isinstance(parameters[name].default, bool) and not isinstance(value, bool):
+            raise ValueError(f"{name} must be true or false, got {value!r}")
     if record["settings"]["dtype"] not in _DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(_DTYPES)}, got {record['settings']['dtype']!r}")
     row = shapes.get("statistics", ())
