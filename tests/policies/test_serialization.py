@@ -135,7 +135,7 @@ class _Constant(ScheduleBeta):
 
 
 def test_classes_from_outside_are_refused(tmp_path):
-    with pytest.raises(TypeError, match=r"policy must be one of SoftUCBPolicy, .*, got _Mine"):
+    with pytest.raises(TypeError, match=r"policy must be one of EXP3, .*, got _Mine"):
         save_policy(tmp_path / "a", _Mine(2))
     with pytest.raises(TypeError, match=r"beta must be a number, a tensor or one of SegmentBeta, .*, got _Constant"):
         save_policy(tmp_path / "a", SoftUCBPolicy(2, beta_init=_Constant(5)))
@@ -175,8 +175,8 @@ SEGMENT = lambda: SoftUCBPolicy(2, beta_init=SegmentBeta(torch.tensor([0, 1]))) 
 SCHEDULE = lambda: SoftUCBPolicy(2, beta_init=ScheduleBeta(9))  # noqa: E731
 NETWORK = lambda: SoftUCBPolicy(2, beta_init=SituationBeta(horizon=9))  # noqa: E731
 WRONG = {
-    "unknown class": (SOFT, _record(policy="os.system"), "policy must be one of SoftUCBPolicy"),
-    "a class path": (SOFT, _record(policy="torch_softucb.LinUCB"), "policy must be one of SoftUCBPolicy"),
+    "unknown class": (SOFT, _record(policy="os.system"), "policy must be one of EXP3"),
+    "a class path": (SOFT, _record(policy="torch_softucb.LinUCB"), "policy must be one of EXP3"),
     "class of another shape": (SOFT, _record(policy=["LinUCB"]), "policy must be one of"),
     "another class": (SOFT, _record(policy="LinUCB"), "settings must be beta"),
     "old format": (SOFT, _record(format=1), "format must be 2, got 1"),

@@ -16,22 +16,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from torch_softucb import policies
 from torch_softucb.atomic_io import unreadable_checkpoint, whole_file
 from torch_softucb.checks import check_integer
-from torch_softucb.policies import (
-    EXP3,
-    BanditPolicy,
-    BootstrappedUCB,
-    BootstrapThompson,
-    EpsilonGreedy,
-    LinGiro,
-    LinPHE,
-    LinTS,
-    LinUCB,
-    PhasedElimination,
-    SoftElim,
-    SoftUCBPolicy,
-)
+from torch_softucb.policies import BanditPolicy
 from torch_softucb.policies._checks import check_batch_shape
 from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.beta.network import SituationBeta
@@ -44,11 +32,7 @@ from torch_softucb.policies.statistics import PolicyKwargs
 
 _FORMAT = 2
 _POLICIES: dict[str, type[BanditPolicy]] = {
-    policy.__name__: policy
-    for policy in (
-        *(SoftUCBPolicy, LinUCB, LinTS, EpsilonGreedy, SoftElim, EXP3),
-        *(BootstrapThompson, BootstrappedUCB, LinGiro, LinPHE, PhasedElimination),
-    )
+    name: getattr(policies, name) for name in policies.__all__ if name not in ("ArmPolicy", "BanditPolicy")
 }
 _MODULES: dict[str, tuple[type[BetaModule], tuple[str, ...]]] = {  # class, and settings that its tensors do not contain
     "SegmentBeta": (SegmentBeta, ()),

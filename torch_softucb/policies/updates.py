@@ -113,5 +113,5 @@ def _observe_groups(old: RidgeState, group: Tensor, x: Tensor, reward: Tensor, r
 
 
 def _sums(reward: Tensor) -> Tensor:  # (*B, n) -> (*B, 2)
-    """Number of rewards and sum of their squares; 0 without rewards."""
+    """Return the number of rewards and the sum of their squares; 0 without rewards."""
     return F.reward_sums(reward) if reward.shape[-1] else reward.new_zeros(*reward.shape[:-1], 2)
