@@ -68,8 +68,10 @@ class LazyDecision(Decision):
         situation: Tensor | None = None,
         **values: _Value,
     ) -> None:
-        own = {"mask": mask, "features": features, "bandit": bandit, "situation": situation}
-        self.__dict__.update(own, dtype=dtype, values=values)
+        own = self.__dict__
+        own["dtype"], own["mask"], own["values"] = dtype, mask, values
+        if features is not None or bandit is not None or situation is not None:  # else the defaults of the class
+            own["features"], own["bandit"], own["situation"] = features, bandit, situation
 
     def with_request(self, *, features: Tensor, bandit: Tensor | None) -> Self:
         """Return the same decision together with the request that it answers."""

@@ -62,6 +62,7 @@ def save_policy(path: str | os.PathLike[str], policy: BanditPolicy, *, notes: Ma
     Example:
         >>> import tempfile
         >>> from pathlib import Path
+        >>> from torch_softucb import SoftUCBPolicy
         >>> path = Path(tempfile.mkdtemp()) / "policy.safetensors"
         >>> save_policy(path, SoftUCBPolicy(3, beta_init=0.5, coldness="smooth"), notes={"horizon": 1024})
         >>> load_policy(path)

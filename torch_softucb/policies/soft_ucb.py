@@ -137,7 +137,7 @@ class SoftUCBPolicy(LearnableConfidence):
         )
 
     def _decide_one(self, where: str, row: Tensor, arms: Tensor, mask: Tensor | None) -> Decision | None:
-        raw = self.raw_beta
+        raw, coldness = self.raw_beta, self.coldness
         if self.beta_module is not None or self.raw_delta is not None or raw.dim():
             return None
         mu_hat, width = fast_path.estimate(row, arms, self.layout)
@@ -149,8 +149,8 @@ class SoftUCBPolicy(LearnableConfidence):
             width,
             beta,
             delta=self.fixed_delta,
-            smoothing=self.kappa,
-            carried=row[self.layout.gamma].item() if self.carries_gamma else None,
+            smoothing=self.smoothing if coldness == "smooth" else None,
+            carried=row[self.layout.gamma].item() if coldness == "lagged" else None,
             mask=None if mask is None else mask.numpy(),
         )
         return LazyDecision(
