@@ -1,7 +1,8 @@
 """torch_softucb: linear bandits in PyTorch that learn how much to explore (Yang & Toni 2020)."""
 
 from torch_softucb import functional
-from torch_softucb.errors import NumericalError
+from torch_softucb.errors import NumericalError, SoftUCBError
+from torch_softucb.learning import fit
 from torch_softucb.policies import (
     EXP3,
     BanditPolicy,
@@ -21,6 +22,7 @@ from torch_softucb.policies.beta.network import SituationBeta
 from torch_softucb.policies.beta.schedule import ScheduleBeta
 from torch_softucb.policies.beta.segment import SegmentBeta
 from torch_softucb.policies.decision import Decision
+from torch_softucb.policies.serialization import load_policy, save_policy
 from torch_softucb.problems import synthetic_problem
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.recommend import SoftUCBHead
@@ -47,10 +49,14 @@ __all__ = [
     "SegmentBeta",
     "SituationBeta",
     "SoftElim",
+    "SoftUCBError",
     "SoftUCBHead",
     "SoftUCBPolicy",
     "Trajectory",
+    "fit",
     "functional",
+    "load_policy",
     "rollout",
+    "save_policy",
     "synthetic_problem",
 ]

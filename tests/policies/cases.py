@@ -1,16 +1,121 @@
-"""Every policy, under its name: what the shared tests run over. A new policy adds a line here."""
+"""All policies under a name: what the shared tests run over. A new policy adds a line here."""
 
-from torch_softucb import EpsilonGreedy, LinTS, LinUCB, SoftUCBPolicy
+import torch
 
-POLICIES = {
-    "soft_ucb": lambda dim, **kind: SoftUCBPolicy(dim, beta_init=0.7, **kind),
-    "soft_ucb_lagged": lambda dim, **kind: SoftUCBPolicy(dim, beta_init=0.7, coldness="lagged", **kind),
-    "soft_ucb_smooth": lambda dim, **kind: SoftUCBPolicy(dim, beta_init=0.7, coldness="smooth", **kind),
-    "lin_ucb": lambda dim, **kind: LinUCB(dim, beta=0.7, **kind),
-    "lin_ucb_horizon": lambda dim, **kind: LinUCB.theoretical(dim, horizon=100, subgaussian_r=0.5, fail_prob=0.01, **kind),
-    "lin_ucb_running": lambda dim, **kind: LinUCB.theoretical(dim, subgaussian_r=0.5, fail_prob=0.01, **kind),
-    "lin_ts": lambda dim, **kind: LinTS(dim, scale=0.3, **kind),
-    "lin_ts_theoretical": lambda dim, **kind: LinTS.theoretical(dim, subgaussian_r=0.5, fail_prob=0.01, **kind),
-    "epsilon_greedy": lambda dim, **kind: EpsilonGreedy(dim, epsilon=0.1, **kind),
+from torch_softucb import (
+    EXP3,
+    BootstrappedUCB,
+    BootstrapThompson,
+    EpsilonGreedy,
+    LinGiro,
+    LinPHE,
+    LinTS,
+    LinUCB,
+    PhasedElimination,
+    ScheduleBeta,
+    SegmentBeta,
+    SituationBeta,
+    SoftElim,
+    SoftUCBPolicy,
+)
+
+NUM_ARMS = 6
+POLICIES = {  # need features only: any number of arms, any batch
+    "soft_ucb": lambda dim, **policy_kwargs: SoftUCBPolicy(dim, beta_init=0.7, **policy_kwargs),
+    "soft_ucb_lagged": lambda dim, **policy_kwargs: SoftUCBPolicy(dim, beta_init=0.7, coldness="lagged", **policy_kwargs),
+    "soft_ucb_smooth": lambda dim, **policy_kwargs: SoftUCBPolicy(dim, beta_init=0.7, coldness="smooth", **policy_kwargs),
+    "lin_ucb": lambda dim, **policy_kwargs: LinUCB(dim, beta=0.7, **policy_kwargs),
+    "lin_ucb_horizon": lambda dim, **policy_kwargs: LinUCB.theoretical(
+        dim, horizon=100, subgaussian_r=0.5, fail_prob=0.01, **policy_kwargs
+    ),
+    "lin_ucb_running": lambda dim, **policy_kwargs: LinUCB.theoretical(
+        dim, subgaussian_r=0.5, fail_prob=0.01, **policy_kwargs
+    ),
+    "lin_ts": lambda dim, **policy_kwargs: LinTS(dim, scale=0.3, **policy_kwargs),
+    "lin_ts_theoretical": lambda dim, **policy_kwargs: LinTS.theoretical(
+        dim, subgaussian_r=0.5, fail_prob=0.01, **policy_kwargs
+    ),
+    "epsilon_greedy": lambda dim, **policy_kwargs: EpsilonGreedy(dim, epsilon=0.1, **policy_kwargs),
 }
-SAMPLED = {"lin_ts", "lin_ts_theoretical"}  # no probabilities in closed form
+LEARNABLE = {  # a learnable rate, a learned delta, and beta as a module
+    "soft_elim": lambda dim, **policy_kwargs: SoftElim(dim, rate_init=0.7, **policy_kwargs),
+    "soft_ucb_learned_delta": lambda dim, **policy_kwargs: SoftUCBPolicy(
+        dim, beta_init=0.7, delta=0.9, learn_delta=True, **policy_kwargs
+    ),
+    "soft_ucb_schedule": lambda dim, **policy_kwargs: SoftUCBPolicy(
+        dim, beta_init=ScheduleBeta(60, init=torch.tensor([1.0, 0.3, 0.5])), **policy_kwargs
+    ),
+    "soft_ucb_situation": lambda dim, **policy_kwargs: SoftUCBPolicy(
+        dim, beta_init=_bent(SituationBeta(horizon=60, init=0.7)), coldness="smooth", **policy_kwargs
+    ),
+    "soft_ucb_pretrained": lambda dim, **policy_kwargs: SoftUCBPolicy(
+        dim, beta_init=SituationBeta.pretrained(horizon=50), coldness="smooth", **policy_kwargs
+    ),
+}
+PER_BANDIT = {  # one beta per bandit: built for one batch shape
+    "soft_ucb_tensor": lambda dim, batch, **policy_kwargs: SoftUCBPolicy(
+        dim, beta_init=0.1 + torch.arange(torch.Size(batch).numel()).view(batch) / 4, **policy_kwargs
+    ),
+    "soft_ucb_segment": lambda dim, batch, **policy_kwargs: SoftUCBPolicy(
+        dim, beta_init=_bent(SegmentBeta(torch.arange(torch.Size(batch).numel()).view(batch) % 3, init=0.6)), **policy_kwargs
+    ),
+}
+MEMORY = {  # keep statistics per arm: a fixed number of arms, `update` needs the decision and the arm
+    "exp3": lambda dim, num_arms, **policy_kwargs: EXP3(dim, num_arms, exploration=0.2, **policy_kwargs),
+    "exp3_theoretical": lambda dim, num_arms, **policy_kwargs: EXP3.theoretical(dim, num_arms, horizon=99, **policy_kwargs),
+    "phased": lambda dim, num_arms, **policy_kwargs: PhasedElimination(dim, num_arms, **policy_kwargs),
+    "bootstrapped_ucb": lambda dim, num_arms, **policy_kwargs: BootstrappedUCB(dim, num_arms, **policy_kwargs),
+    "bootstrap_thompson": lambda dim, num_arms, **policy_kwargs: BootstrapThompson(dim, num_arms, **policy_kwargs),
+    "lin_phe": lambda dim, num_arms, **policy_kwargs: LinPHE(dim, num_arms, reward_low=-1.0, **policy_kwargs),
+    "lin_giro": lambda dim, num_arms, **policy_kwargs: LinGiro(dim, num_arms, reward_low=-1.0, **policy_kwargs),
+}
+ALL = (*POLICIES, *LEARNABLE, *PER_BANDIT, *MEMORY)
+SAMPLED = {"lin_ts", "lin_ts_theoretical", "bootstrap_thompson", "lin_phe", "lin_giro"}  # no probabilities in closed form
+ONE_PER_CALL = {  # what the tests of several observations per bandit and call cannot use
+    "soft_ucb_lagged": "lagged: one decision per bandit and round",
+    **dict.fromkeys(MEMORY, "keeps statistics per arm: one decision per bandit and round"),
+}
+
+
+def _bent(module):
+    """The module with parameters off their initial values."""
+    with torch.no_grad():
+        for i, parameter in enumerate(module.parameters()):
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(i)))
+    return module
+
+
+def build(name, dim, *, batch=(), num_arms=NUM_ARMS, **policy_kwargs):
+    """The policy of this name for a batch of bandits."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)  # a network begins with random weights
+        if name in MEMORY:
+            policy = MEMORY[name](dim, num_arms, **policy_kwargs)
+        elif name in PER_BANDIT:
+            policy = PER_BANDIT[name](dim, batch, **policy_kwargs)
+        else:
+            policy = {**POLICIES, **LEARNABLE}[name](dim, **policy_kwargs)
+    policy.reset(batch_shape=batch)
+    return policy
+
+
+def play(policy, arms, rounds=5, seed=0, bandit=None):
+    """Decide, draw, learn, with all that any policy needs; returns the next decision."""
+    g = torch.Generator().manual_seed(seed)
+    for _ in range(rounds):
+        decision = policy(arms, bandit=bandit)
+        arm = decision.sample(g)
+        own = arms.expand(*arm.shape, *arms.shape[-2:])
+        x = own.gather(-2, arm[..., None, None].expand(*arm.shape, 1, arms.shape[-1])).squeeze(-2)
+        reward = torch.randn(arm.shape, generator=g, dtype=policy.dtype)
+        policy.update(x, reward, decision=decision, arm=arm, bandit=bandit)
+    return policy(arms, bandit=bandit)
+
+
+def random_numbers(policy, seed=0):
+    """Random numbers for `Decision.pick`, of a policy for one bandit or a batch."""
+    g = torch.Generator().manual_seed(seed)
+    if policy.normals_per_decision:
+        shape = (*policy.batch_shape, policy.normals_per_decision)
+        return torch.randn(shape, generator=g, dtype=policy.dtype)
+    return torch.rand(policy.batch_shape, generator=g, dtype=policy.dtype)

@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.policies.cases import POLICIES
+from tests.policies.cases import ALL, ONE_PER_CALL, build
+
+ARM = torch.tensor([0, 1, 0])
 
 
 class _FailAt(TorchDispatchMode):
@@ -20,12 +22,12 @@ class _FailAt(TorchDispatchMode):
 
 
 UPDATES = {
-    "one": ((3,), lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), decision=d), None),
-    "refresh": ((3,), lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), decision=d), 1),
+    "one": ((3,), lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), decision=d, arm=ARM), None),
+    "refresh": ((3,), lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), decision=d, arm=ARM), 1),
     "many": ((3,), lambda p, d: p.update(torch.randn(3, 5, 2), torch.randn(3, 5), decision=d), None),
     "rows": (
         (9,),
-        lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), bandit=torch.tensor([4, 0, 2]), decision=d),
+        lambda p, d: p.update(torch.randn(3, 2), torch.randn(3), bandit=torch.tensor([4, 0, 2]), decision=d, arm=ARM),
         None,
     ),
     "repeated rows": (
@@ -37,19 +39,18 @@ UPDATES = {
 }
 
 
-@pytest.mark.parametrize("name", POLICIES)
-@pytest.mark.parametrize("kind", UPDATES)
-def test_every_operation_fails_once(name, kind):
-    batch, update, refresh = UPDATES[kind]
-    if name == "soft_ucb_lagged" and kind == "repeated rows":
-        pytest.skip("lagged refuses repeated ids")
-    policy = POLICIES[name](2)
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("case", UPDATES)
+def test_every_operation_fails_once(name, case):
+    batch, update, refresh = UPDATES[case]
+    if name in ONE_PER_CALL and (case == "repeated rows" or (case in ("many", "requests") and name != "soft_ucb_lagged")):
+        pytest.skip(ONE_PER_CALL[name])
+    policy = build(name, 2, batch=batch, num_arms=2)
     policy.refresh_every = refresh or 1024
-    policy.reset(batch_shape=batch)
     torch.manual_seed(0)
     policy.statistics.copy_(policy.statistics)
     arms = torch.eye(2)
-    decision = policy(arms, bandit=torch.tensor([4, 0, 2]) if "rows" in kind else None)
+    decision = policy(arms, bandit=torch.tensor([4, 0, 2]) if "rows" in case else None)
     before = {k: v.numpy().tobytes() for k, v in policy.state_dict().items()}
     position = 0
     while True:

@@ -114,7 +114,7 @@ SETTINGS = {
     "gradient": (
         lambda: rollout(LinUCB(2), _problem(), horizon=1, gradient=True),
         TypeError,
-        "gradient is not there for LinUCB",
+        "gradient is not available for LinUCB",
     ),
     "other dim": (lambda: rollout(LinUCB(3), _problem(), horizon=1), ValueError, "policy has dim 3"),
     "other dtype": (lambda: rollout(LinUCB(2).double(), _problem(), horizon=1), TypeError, "policy has dtype"),

@@ -1,13 +1,13 @@
-"""The short cut for one bandit is the same policy: decisions, draws and statistics agree with the general path."""
+"""The fast path for one bandit is the same policy: decisions, draws and statistics agree with the general path."""
 
 import copy
 
 import pytest
 import torch
 
-from tests.policies.cases import POLICIES, SAMPLED
+from tests.policies.cases import ALL, POLICIES, SAMPLED, build
 from torch_softucb import SoftUCBPolicy
-from torch_softucb.policies import fast_path as single
+from torch_softucb.policies import fast_path
 
 FIELDS = ("probs", "index", "mu_hat", "width", "beta", "gamma", "next_gamma")
 
@@ -20,18 +20,18 @@ def _play(policy, seeded, rounds=30, dtype=torch.double):
     for _ in range(rounds):
         arms = torch.randn(12, 4, generator=g).to(dtype)
         mask = torch.rand(12, generator=g) > 0.4
-        mask[5] = True
+        mask[3] = mask[5] = True
         yield arms, mask, twin
         reward = torch.randn((), generator=g).to(dtype)
         with torch.no_grad():
             decision, other = policy(arms, mask=mask), twin(arms, mask=mask)
-        policy.update(arms[3], reward, decision=decision)
-        twin.update(arms[3:4], reward[None], decision=other)
+        policy.update(arms[3], reward, decision=decision, arm=torch.tensor(3))
+        twin.update(arms[3:4], reward[None], decision=other, arm=torch.tensor([3]))
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", [name for name in ALL if name not in ("soft_ucb_tensor", "soft_ucb_segment")])
 def test_statistics_agree_with_a_batch_of_one(name, seeded):
-    policy = POLICIES[name](4, ridge_alpha=0.3, refresh_every=7, dtype=torch.double)
+    policy = build(name, 4, num_arms=12, ridge_alpha=0.3, refresh_every=7, dtype=torch.double)
     for _, _, twin in _play(policy, seeded):
         torch.testing.assert_close(policy.statistics, twin.statistics[0], atol=1e-10, rtol=0)
     assert policy.state.num_observations == 30
@@ -46,7 +46,7 @@ def test_decisions_agree_with_the_general_path(coldness, masked, dtype, seeded):
     for arms, mask, _ in _play(policy, seeded, dtype=dtype):
         mask = mask if masked else None
         with torch.no_grad():
-            assert single.applies(policy.statistics, arms, dims=2)
+            assert fast_path.applies(policy.statistics, arms, dims=2)
             got = policy(arms, mask=mask)
         want = policy(arms, mask=mask)
         assert want.probs.requires_grad
@@ -99,8 +99,8 @@ def test_bad_input_changes_nothing(name):
 
 def test_large_sets_of_arms_go_the_general_way():
     policy = SoftUCBPolicy(8)
-    assert not single.applies(policy.statistics, torch.zeros(4096, 8), dims=2)
-    assert not single.applies(policy.statistics, torch.zeros(2, 5, 8), dims=2)
+    assert not fast_path.applies(policy.statistics, torch.zeros(4096, 8), dims=2)
+    assert not fast_path.applies(policy.statistics, torch.zeros(2, 5, 8), dims=2)
     with torch.no_grad():
         assert policy(torch.zeros(4096, 8)).probs.shape == (4096,)
 

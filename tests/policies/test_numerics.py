@@ -9,7 +9,6 @@ import torch
 
 from torch_softucb import NumericalError, SoftUCBPolicy
 from torch_softucb import functional as F
-from torch_softucb.policies.rows import unpack
 
 DIM = 16
 
@@ -78,7 +77,7 @@ def test_a_disturbed_cache_raises_no_later_than_the_next_refresh(path):
     policy.reset(batch_shape=(3,))
     for _ in range(60):
         policy.update(torch.randn(3, 4), torch.randn(3))
-    unpack(policy.statistics, 4).root[1].mul_(1 + 1e-3)
+    policy.state.root[1].mul_(1 + 1e-3)
     assert policy.cache_error()[1] > 1e-4
     before = policy.statistics.clone()
 

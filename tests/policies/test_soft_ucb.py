@@ -133,5 +133,5 @@ def test_lagged_carries_gamma_through_update_only():
     assert first.gamma > 0
     with pytest.raises(ValueError, match="decision="):
         policy.update(arms[0], torch.tensor(1.0))
-    with pytest.raises(ValueError, match="one gamma a bandit"):
+    with pytest.raises(ValueError, match="one gamma per bandit"):
         policy.update(arms, torch.ones(2), decision=policy(arms.expand(2, 2, 2)))

@@ -1,4 +1,4 @@
-"""Policies: nn.Module shells over ``functional``, one contract for all (see ``base``)."""
+"""Policies: nn.Module classes over ``functional`` with one contract, :class:`BanditPolicy`."""
 
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.bootstrap_thompson import BootstrapThompson

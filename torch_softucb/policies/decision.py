@@ -1,4 +1,4 @@
-"""What a policy decides on, and its answer."""
+"""Inputs and outputs of a policy: the estimates that it decides on, and its decision."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,78 +14,132 @@ from torch_softucb.policies._checks import check_slate
 
 
 class Estimate(NamedTuple):
-    """What a policy decides on; no policy looks behind it."""
+    """Ridge estimates of a set of arms: everything that a policy may base a decision on.
+
+    Attributes:
+        mu_hat: ``(*B, K)`` estimated mean reward of each arm.
+        width: ``(*B, K)`` norm of each arm in the inverse Gram matrix V^-1.
+        num_observations: ``()`` or ``(*B,)`` number of observations so far, float64 or the dtype of ``mu_hat``.
+        gamma: ``()`` or ``(*B,)`` coldness of the previous round, likewise.
+        perturb: function from standard normal z ``(*B, d)`` to x_i . V^-1/2 z ``(*B, K)``.
+        arms: ``(K, d)`` or ``(*B, K, d)`` features.
+        root: ``(*B, d, d)`` factor of V^-1, root root^T = V^-1.
+        memory: ``(*B, M)`` additional statistics of the policy; M is 0 for most policies.
+        running_sums: ``(*B, 3)`` number of observations (discounted), their residual sum of squares and
+            log det(V / alpha); None unless the policy keeps them.
+    """
 
     mu_hat: Tensor  # (*B, K)
     width: Tensor  # (*B, K)
-    num_observations: Tensor  # () or (*B,) observations so far, float64 or mu_hat's dtype
-    gamma: Tensor  # () or (*B,) coldness of the round before, likewise
-    perturb: Callable[[Tensor], Tensor]  # standard normal z (*B, d) -> x_i . V^-1/2 z, (*B, K)
+    num_observations: Tensor  # () or (*B,)
+    gamma: Tensor  # () or (*B,)
+    perturb: Callable[[Tensor], Tensor]  # (*B, d) -> (*B, K)
     arms: Tensor  # (K, d) or (*B, K, d)
     root: Tensor  # (*B, d, d)
     memory: Tensor  # (*B, M)
-    running_sums: Tensor | None = None  # (*B, 3) observations (less the forgotten), their residual sum, log det V / alpha
+    running_sums: Tensor | None = None  # (*B, 3)
 
 
 class Slate(NamedTuple):
-    """Different arms in order; ``log_prob`` is None where arms have no probability in closed form."""
+    """An ordered list of k different arms.
 
-    arm: Tensor  # (*B, k) int64
-    log_prob: Tensor | None  # (*B, k) of each item given those before it; the slate's is their sum
+    Attributes:
+        arm: ``(*B, k)`` int64, the arms in order.
+        log_prob: ``(*B, k)`` log-probability of each arm given the arms before it; None if it has no closed form.
+    """
+
+    arm: Tensor  # (*B, k)
+    log_prob: Tensor | None  # (*B, k)
 
     @property
     def slate_log_prob(self) -> Tensor | None:  # (*B,)
+        """Log-probability of the whole slate; None if it has no closed form."""
         return None if self.log_prob is None else self.log_prob.sum(-1)
 
 
 class NativeRule(NamedTuple):
-    """How a policy decides, in numbers, for the native kernel (:mod:`torch_softucb.simulation.backends.native`)."""
+    """Decision rule in numbers, for the native kernel (:mod:`torch_softucb.simulation.backends.native`).
 
-    kind: str  # "soft_current", "soft_lagged", "soft_smooth", "greedy" or "thompson"
-    scale: Tensor  # () or (*B,), or (n, 1) for n rounds: beta, or the scale of Thompson's draw
-    odds: float = 0.0  # soft: delta / (1 - delta)
-    smoothing: float = 0.0  # soft_smooth
-    epsilon: float = 0.0  # greedy: probability shared by all allowed arms
-    by_round: bool = False  # is scale (n, 1)?
+    Attributes:
+        rule: ``"soft_current"``, ``"soft_lagged"``, ``"soft_smooth"``, ``"greedy"`` or ``"thompson"``.
+        scale: ``()`` or ``(*B,)``, or ``(n, 1)`` for n rounds: beta, or the scale of Thompson's draw.
+        odds: delta / (1 - delta), for the soft rules.
+        smoothing: kappa, for ``"soft_smooth"``.
+        epsilon: probability shared by all allowed arms, for ``"greedy"``.
+        by_round: whether ``scale`` has one value per round, ``(n, 1)``.
+    """
+
+    rule: str
+    scale: Tensor  # () or (*B,) or (n, 1)
+    odds: float = 0.0
+    smoothing: float = 0.0
+    epsilon: float = 0.0
+    by_round: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """A policy's answer to a set of arms: what it would play, with which probability, and why."""
+    """Decision of a policy on a set of arms: a probability for each arm, and the numbers behind it.
 
-    probs: Tensor  # (*B, K), 0 at masked arms
-    index: Tensor  # (*B, K) what the policy ranks arms by; S (Eq. 7) for SoftUCB
+    Attributes:
+        probs: ``(*B, K)`` probability of each arm, 0 at masked arms; None for policies that can only be sampled (LinTS).
+        index: ``(*B, K)`` score that the policy ranks arms by; S (Eq. 7) for SoftUCB.
+        mu_hat: ``(*B, K)`` estimated mean reward of each arm.
+        width: ``(*B, K)`` norm of each arm in the inverse Gram matrix.
+        mask: ``(K,)`` or ``(*B, K)``, True = allowed; None if all arms are allowed.
+        beta: ``()`` or ``(*B,)`` confidence width, for policies that have one.
+        gamma: ``(*B,)`` coldness behind ``probs``, for softmax policies.
+        next_gamma: ``(*B,)`` coldness that the next round uses with ``coldness="lagged"``.
+        features: ``(K, d)`` or ``(*B, K, d)`` arms that the decision is about; set by :class:`~torch_softucb.SoftUCBHead`.
+        bandit: ``(N,)`` rows of the policy's batch whose statistics were used; set by the head, too.
+        situation: ``(*B, F)`` inputs of the :class:`~torch_softucb.BetaModule`, if beta is a module.
+    """
+
+    probs: Tensor  # (*B, K)
+    index: Tensor  # (*B, K)
     mu_hat: Tensor  # (*B, K)
     width: Tensor  # (*B, K)
-    mask: Tensor | None = None  # (K,) or (*B, K), True = allowed
-    beta: Tensor | None = None  # () or (*B,) confidence width, of policies that have one
-    gamma: Tensor | None = None  # (*B,) coldness behind probs, of softmax policies
-    next_gamma: Tensor | None = None  # (*B,) coldness for the next round (lagged)
-    features: Tensor | None = None  # (K, d) or (*B, K, d) what was decided on; from a SoftUCBHead
-    bandit: Tensor | None = None  # (N,) whose statistics were used; likewise
-    situation: Tensor | None = None  # (*B, F) what a BetaModule looked at
+    mask: Tensor | None = None  # (K,) or (*B, K)
+    beta: Tensor | None = None  # () or (*B,)
+    gamma: Tensor | None = None  # (*B,)
+    next_gamma: Tensor | None = None  # (*B,)
+    features: Tensor | None = None  # (K, d) or (*B, K, d)
+    bandit: Tensor | None = None  # (N,)
+    situation: Tensor | None = None  # (*B, F)
 
     @property
     def batch_shape(self) -> torch.Size:
+        """Shape ``(*B,)`` of the batch of bandits or requests."""
         return self.index.shape[:-1]
 
     @property
     def num_arms(self) -> int:
+        """Number of arms K."""
         return self.index.shape[-1]
 
-    def with_request(self, *, features: Tensor, bandit: Tensor | None) -> Self:
-        """Return the same decision together with the request that it answers."""
+    def with_request(
+        self,
+        *,
+        features: Tensor,  # (K, d) or (*B, K, d)
+        bandit: Tensor | None,  # (N,)
+    ) -> Self:
+        """Return the same decision together with the request that it answers.
+
+        Args:
+            features: arms that the decision is about.
+            bandit: rows of the policy's batch whose statistics were used; None for a single bandit.
+        """
         return replace(self, features=features, bandit=bandit)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:  # (*B,) int64
-        """Draw one arm for every bandit or request."""
+        """Draw one arm per bandit or request."""
         like = self.index
         device = like.device if generator is None else generator.device
         noise = torch.rand(self.batch_shape, generator=generator, dtype=like.dtype, device=device)
         return self.pick(noise if device == like.device else noise.to(like.device))
 
     def pick(self, noise: Tensor) -> Tensor:  # (*B,) uniform in [0, 1) -> (*B,) int64
-        """The arm that these random numbers choose; the same numbers choose the same arm."""
+        """Return the arm that the given random numbers select; deterministic."""
         return _draw_arm(self.probs.detach() if self.probs.requires_grad else self.probs, noise)
 
     def sample_topk(self, k: int, generator: torch.Generator | None = None) -> Slate:
@@ -95,7 +149,7 @@ class Decision:
         return self.pick_topk(k, noise.to(self.index.device))
 
     def pick_topk(self, k: int, noise: Tensor) -> Slate:  # (*B, K) uniform in [0, 1), float64
-        """The slate that these random numbers choose."""
+        """Return the slate that the given random numbers select; deterministic."""
         check_slate("Decision.sample_topk", k, self.mask, self.num_arms)
         log_probs = self.log_probs
         arm = _draw_slate(log_probs.detach(), self.index.detach(), noise, k, self.mask)
@@ -103,10 +157,10 @@ class Decision:
 
     @property
     def log_probs(self) -> Tensor:  # (*B, K), -inf at arms of probability 0
-        """Log-probabilities, differentiable; finite gradients at masked arms too."""
+        """Log-probabilities of all arms; differentiable, with finite gradients at masked arms too."""
         if self.gamma is None:
             return self.probs.log()
-        return torch.log_softmax(masked(self.gamma.unsqueeze(-1) * self.index, self.mask), dim=-1)
+        return torch.log_softmax(masked(self.gamma.unsqueeze(-1) * self.index, self.mask), dim=-1)  # Eq. 8
 
     def log_prob(self, arm: Tensor) -> Tensor:  # (*B,) -> (*B,)
         """Log-probability of the arms played; differentiable in beta and in the arms' features."""

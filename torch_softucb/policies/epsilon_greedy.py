@@ -1,5 +1,7 @@
 """Epsilon-greedy on the ridge estimate."""
 
+from typing import Any, Unpack
+
 import torch
 from torch import Tensor
 
@@ -7,10 +9,17 @@ from torch_softucb.checks import check_number
 from torch_softucb.functional.softmax import _greedy_probabilities
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision, Estimate, NativeRule
+from torch_softucb.policies.statistics import PolicyKwargs
 
 
 class EpsilonGreedy(BanditPolicy):
-    """The arm of the largest mu_hat with probability 1 - epsilon, else any allowed arm; arms that tie share.
+    """Plays the arm with the largest mu_hat with probability 1 - epsilon, else any allowed arm; ties share the probability.
+
+    Args:
+        dim: number of features d.
+        epsilon: probability of a uniformly random arm.
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+            :class:`~torch_softucb.BanditPolicy`.
 
     R. S. Sutton, A. G. Barto: Reinforcement Learning, 2nd ed. 2018, ch. 2.
 
@@ -21,27 +30,24 @@ class EpsilonGreedy(BanditPolicy):
         tensor([0.9500, 0.0500])
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        epsilon: float = 0.05,
-        ridge_alpha: float = 1.0,
-        refresh_every: int = 1024,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(dim, ridge_alpha=ridge_alpha, refresh_every=refresh_every, device=device, dtype=dtype)
+    def __init__(self, dim: int, *, epsilon: float = 0.05, **policy_kwargs: Unpack[PolicyKwargs]) -> None:
+        super().__init__(dim, **policy_kwargs)
         self.epsilon = check_number("EpsilonGreedy", "epsilon", epsilon, low=0.0, high=1.0, closed_high=True)
 
-    def native_rule(self, num_observations: Tensor) -> NativeRule:
-        return NativeRule(
-            "greedy", torch.zeros((), dtype=num_observations.dtype, device=num_observations.device), epsilon=self.epsilon
-        )
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy without its statistics."""
+        return {**super().settings, "epsilon": self.epsilon}
+
+    def native_rule(self, num_observations: Tensor) -> NativeRule:  # (n,)
+        """Return the decision rule for the native kernel."""
+        no_bonus = torch.zeros((), dtype=num_observations.dtype, device=num_observations.device)
+        return NativeRule("greedy", no_bonus, epsilon=self.epsilon)
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
-        mu_hat, width = estimate.mu_hat, estimate.width
+        """Mix the greedy and the uniform distribution."""
+        mu_hat = estimate.mu_hat
         greedy = _greedy_probabilities(mu_hat, mask)
         allowed = torch.ones_like(greedy) if mask is None else mask.expand(greedy.shape).to(greedy.dtype)
         probs = (1 - self.epsilon) * greedy + self.epsilon * allowed / allowed.sum(-1, keepdim=True)
-        return Decision(probs, mu_hat, mu_hat, width, mask)
+        return Decision(probs=probs, index=mu_hat, mu_hat=mu_hat, width=estimate.width, mask=mask)

@@ -1,25 +1,31 @@
-"""EXP3: exponential weights for adversarial rewards; knows no features."""
+"""EXP3: exponential weights for adversarial rewards; does not use the features."""
+
+from typing import Any, Self, Unpack
 
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_number, check_span
+from torch_softucb.checks import check_integer, check_number, check_span
 from torch_softucb.functional.softmax import _softmax
 from torch_softucb.policies._checks import check_arms_fit
 from torch_softucb.policies.decision import Decision, Estimate
 from torch_softucb.policies.fixed_set import ArmPolicy
+from torch_softucb.policies.statistics import PolicyKwargs
 
 
 class EXP3(ArmPolicy):
-    """Plays p = (1 - exploration) softmax(log w) + exploration / K; a reward r in [0, 1] of an arm played with probability p
-    adds exploration r / (p K) to its log w.
+    """Plays p = (1 - exploration) softmax(log w) + exploration / K.
+
+    A reward r in [0, 1] of an arm that was played with probability p adds exploration r / (p K) to its log w.
 
     Args:
-        dim: number of features d (kept for the shared contract; EXP3 does not use them).
-        num_arms: K.
-        exploration: gamma of the source; :meth:`theoretical` sets it by the horizon.
+        dim: number of features d; EXP3 does not use them.
+        num_arms: number of arms K.
+        exploration: gamma of the source; :meth:`theoretical` derives it from the horizon.
         reward_low: reward that counts as 0; rewards are scaled, not clipped.
         reward_high: reward that counts as 1.
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+            :class:`~torch_softucb.BanditPolicy`.
 
     P. Auer, N. Cesa-Bianchi, Y. Freund, R. E. Schapire: Gambling in a rigged casino, FOCS 1995.
 
@@ -41,35 +47,58 @@ class EXP3(ArmPolicy):
         exploration: float = 0.1,
         reward_low: float = 0.0,
         reward_high: float = 1.0,
-        ridge_alpha: float = 1.0,
-        refresh_every: int = 1024,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **policy_kwargs: Unpack[PolicyKwargs],
     ) -> None:
-        kind = {"refresh_every": refresh_every, "device": device, "dtype": dtype}
-        memory = torch.zeros(num_arms) if isinstance(num_arms, int) and num_arms > 0 else None
-        super().__init__(dim, num_arms, ridge_alpha=ridge_alpha, memory=memory, **kind)  # type: ignore[arg-type]
+        num_arms = check_integer("EXP3", "num_arms", num_arms, low=1)
+        super().__init__(dim, num_arms, memory=torch.zeros(num_arms), **policy_kwargs)  # log w
         self.exploration = check_number(
             "EXP3", "exploration", exploration, low=0.0, high=1.0, open_low=True, closed_high=True
         )
         self.reward_low, self.reward_high = check_span("EXP3", reward_low, reward_high)
 
     @classmethod
-    def theoretical(cls, dim: int, num_arms: int, *, horizon: int, **kind: object) -> "EXP3":
-        """exploration = min(1, sqrt(K ln K / ((e - 1) T))), the source's Corollary 4.2 with T as the bound of the gain."""
+    def theoretical(
+        cls,
+        dim: int,
+        num_arms: int,
+        *,
+        horizon: int,
+        reward_low: float = 0.0,
+        reward_high: float = 1.0,
+        **policy_kwargs: Unpack[PolicyKwargs],
+    ) -> Self:
+        """Build EXP3 with exploration = min(1, sqrt(K ln K / ((e - 1) T))), Corollary 4.2 of the source.
+
+        Args:
+            dim: number of features d.
+            num_arms: number of arms K.
+            horizon: number of rounds T, which bounds the total reward.
+            reward_low: reward that counts as 0.
+            reward_high: reward that counts as 1.
+            **policy_kwargs: as in the constructor.
+        """
         k = torch.tensor(float(num_arms))
-        value = torch.sqrt(k * k.log() / ((torch.e - 1) * horizon)).clamp(1e-9, 1.0)
-        return cls(dim, num_arms, exploration=float(value), **kind)  # type: ignore[arg-type]
+        exploration = float(torch.sqrt(k * k.log() / ((torch.e - 1) * horizon)).clamp(1e-9, 1.0))
+        span = {"reward_low": reward_low, "reward_high": reward_high}
+        return cls(dim, num_arms, exploration=exploration, **span, **policy_kwargs)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy without its statistics."""
+        span = {"reward_low": self.reward_low, "reward_high": self.reward_high}
+        return {**super().settings, "exploration": self.exploration, **span}
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
-        mu_hat, width, log_w = estimate.mu_hat, estimate.width, estimate.memory.to(estimate.mu_hat.dtype)
-        check_arms_fit("EXP3", self.num_arms, mu_hat.shape[-1])
+        """Mix the softmax over the log weights with the uniform distribution."""
+        log_w = estimate.memory.to(estimate.mu_hat.dtype)
+        check_arms_fit("EXP3", self.num_arms, estimate.mu_hat.shape[-1])
         allowed = torch.ones_like(log_w) if mask is None else mask.expand(log_w.shape).to(log_w.dtype)
         soft = _softmax(log_w.clone(), mask)
         probs = (1 - self.exploration) * soft + self.exploration * allowed / allowed.sum(-1, keepdim=True)
-        return Decision(probs, log_w, mu_hat, width, mask)
+        return Decision(probs=probs, index=log_w, mu_hat=estimate.mu_hat, width=estimate.width, mask=mask)
 
     def remember(self, memory: Tensor, arm: Tensor, reward: Tensor, decision: Decision) -> Tensor:
+        """Add the importance-weighted reward to the log weight of the arm that was played."""
         scaled = (reward.to(memory.dtype) - self.reward_low) / (self.reward_high - self.reward_low)
         p = decision.probs.gather(-1, arm.unsqueeze(-1)).squeeze(-1).to(memory.dtype)
         step = self.exploration * scaled / (p * self.num_arms)

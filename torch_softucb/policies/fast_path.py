@@ -1,146 +1,140 @@
-"""One bandit, one set of arms, no gradient, on the CPU: a request's decision, where torch's dispatch costs more than the
-arithmetic. The same formulas as in functional/, in numpy and float64; tests/policies/test_single.py holds them together.
+"""Decisions and updates of a single bandit on the CPU without gradients, in numpy.
+
+For one request with few arms the dispatch of torch operations costs more than the arithmetic. The formulas are those of
+functional/, in float64; tests/policies/test_fast_path.py compares the two.
 """
 
 import math
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_softucb.checks import values_readable
-from torch_softucb.functional.sampling import draw_one
-from torch_softucb.policies.decision import Decision
+from torch_softucb.policies.rows import RowLayout
 
 Array = NDArray[np.float64]
-MOST = 2**14  # features in all: beyond, the arithmetic counts and torch is as fast
-
-
-class SoftChoice(NamedTuple):
-    probs: Array
-    score: Array  # S
-    gamma: float  # behind probs
-    fresh: float  # of this round
+MAX_FEATURES = 2**14  # K * d; beyond, the arithmetic dominates and torch is as fast
 
 
 def applies(row: Tensor, features: Tensor, dims: int) -> bool:
-    """Is this one bandit, and features of so many dims, that numpy may see?"""
-    if row.dim() != 1 or features.dim() != dims or features.numel() > MOST or not row.is_cpu or features.requires_grad:
+    """Return whether numpy can handle these features: one bandit on the CPU, ``dims`` dims, no gradient, not traced."""
+    too_many = features.numel() > MAX_FEATURES
+    if row.dim() != 1 or features.dim() != dims or too_many or not row.is_cpu or features.requires_grad:
         return False
     return values_readable(features)
 
 
-def tensor(values: Array | float, dtype: torch.dtype) -> Tensor:
-    return torch.from_numpy(np.array(values, dtype=np.float32 if dtype == torch.float32 else np.float64))
-
-
-class OneDecision(Decision):
-    """A decision of one bandit; its tensors are made when they are asked for, and most requests ask for none."""
-
-    _dtype: torch.dtype
-    _values: dict[str, Any]
-
-    def __init__(self, dtype: torch.dtype, mask: Tensor | None, **values: Array | float) -> None:
-        self.__dict__.update(mask=mask, _dtype=dtype, _values=values)
-
-    def __getattr__(self, name: str) -> Tensor:  # a field that was not asked for yet
-        values = self.__dict__.get("_values", {})
-        if name not in values:
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        made = self.__dict__[name] = tensor(values[name], self._dtype)
-        return made
-
-    # fields with a default are found on the class before __getattr__ is asked
-    beta = property(lambda self: self._made("beta"))
-    gamma = property(lambda self: self._made("gamma"))
-    next_gamma = property(lambda self: self._made("next_gamma"))
-
-    def _made(self, name: str) -> Tensor:
-        kept: Tensor | None = self.__dict__.get(f"_{name}")
-        if kept is None:
-            kept = self.__dict__[f"_{name}"] = tensor(self._values[name], self._dtype)
-        return kept
-
-    def with_request(self, *, features: Tensor, bandit: Tensor | None) -> Self:
-        """Return the same decision together with the request that it answers."""
-        answered = type(self)(self._dtype, self.mask, **self._values)
-        answered.__dict__.update(features=features, bandit=bandit)
-        return answered
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        return _SINGLE
-
-    @property
-    def num_arms(self) -> int:
-        return len(self._values["probs"])
-
-    def sample(self, generator: torch.Generator | None = None) -> Tensor:
-        device = None if generator is None else generator.device
-        return self.pick(torch.rand((), generator=generator, dtype=self._dtype, device=device))
-
-    def pick(self, noise: Tensor) -> Tensor:
-        return draw_one(self._values["probs"], noise.item())
-
-
-_SINGLE = torch.Size(())
-
-
-def estimate(row: Tensor, arms: Tensor, dim: int) -> tuple[Array, Array]:
-    """functional.ridge_estimate."""
-    numbers, square = row.numpy(), dim * dim
-    root, b = numbers[square : 2 * square].reshape(dim, dim), numbers[2 * square : 2 * square + dim]
+def estimate(row: Tensor, arms: Tensor, layout: RowLayout) -> tuple[Array, Array]:  # (size,), (K, d) -> (K,), (K,)
+    """Mean and width of each arm; twin of :func:`torch_softucb.functional.ridge_estimate`."""
+    numbers, dim = row.numpy(), layout.dim
+    root, b = numbers[layout.root].reshape(dim, dim), numbers[layout.b]
     w = arms.numpy().astype(np.float64) @ root
     return w @ (b @ root), np.sqrt(np.vecdot(w, w))
 
 
+class SoftChoice(NamedTuple):
+    """Numbers behind one SoftUCB decision.
+
+    Attributes:
+        probs: ``(K,)`` probability of each arm, Eq. 8.
+        S: ``(K,)`` index of each arm, Eq. 7.
+        gamma: coldness behind ``probs``.
+        next_gamma: coldness computed from this round's index, Eq. 9.
+    """
+
+    probs: Array  # (K,)
+    S: Array  # (K,)
+    gamma: float
+    next_gamma: float
+
+
 def soft_choice(
-    mu_hat: Array,
-    width: Array,
+    mu_hat: Array,  # (K,)
+    width: Array,  # (K,)
     beta: float,
     *,
     delta: float,
-    coldness: str,
-    smoothing: float,
-    carried: float,
-    mask: NDArray[np.bool_] | None,
+    smoothing: float | None,
+    carried: float | None,
+    mask: NDArray[np.bool_] | None,  # (K,)
 ) -> SoftChoice:
-    """functional.soft_ucb_index, coldness or smooth_coldness, and arm_probabilities: Eqs. 6-9."""
+    """SoftUCB's decision; twin of soft_ucb_index, coldness or smooth_coldness, and arm_probabilities.
+
+    Args:
+        mu_hat: estimated mean reward of each arm.
+        width: norm of each arm in the inverse Gram matrix.
+        beta: confidence width.
+        delta: delta of Eq. 9.
+        smoothing: kappa of the smooth coldness; None for Eq. 9.
+        carried: coldness of the previous round with ``coldness="lagged"``, else None.
+        mask: allowed arms.
+    """
     radius = beta * width
     lower = mu_hat - radius
     index = mu_hat + radius
-    index -= np.maximum.reduce(lower if mask is None else lower[mask])
+    index -= np.maximum.reduce(lower if mask is None else lower[mask])  # Eq. 7
     allowed = index if mask is None else index[mask]
     top = float(np.maximum.reduce(allowed))
     odds = delta / (1 - delta)
-    fresh = 0.0
-    if coldness == "smooth" and top > 0:
-        fresh = math.log1p(float(np.exp(np.maximum(allowed, 0) / (-smoothing * top)).sum()) * odds) / top
-    elif coldness != "smooth" and top > 0:
-        num_low = int(np.count_nonzero(allowed < 0))
-        fresh = math.log(num_low * odds) / top if num_low else 0.0  # Eq. 9
-    gamma = carried if coldness == "lagged" else fresh
-    weights = np.exp(gamma * (index - top))
+    gamma = 0.0  # nothing to eliminate yet (D1)
+    if top > 0:
+        if smoothing is not None:
+            soft_count = float(np.exp(np.maximum(allowed, 0) / (-smoothing * top)).sum())
+            gamma = math.log1p(soft_count * odds) / top  # Eq. 9 with a soft count (D6)
+        elif num_low := int(np.count_nonzero(allowed < 0)):
+            gamma = math.log(num_low * odds) / top  # Eq. 9
+    used = gamma if carried is None else carried
+    weights = np.exp(used * (index - top))  # Eq. 8
     if mask is not None:
         weights *= mask
-    return SoftChoice(weights / np.add.reduce(weights), index, gamma, fresh)
+    return SoftChoice(weights / np.add.reduce(weights), index, used, gamma)
 
 
-def observe(row: Array, x: Array, reward: float, gamma: float) -> Array:
-    """statistics.observe_one, between two refreshes: the row after one more observation."""
-    new, dim, square = row.copy(), len(x), len(x) ** 2
-    V, root, b = (
-        new[:square].reshape(dim, dim),
-        new[square : 2 * square].reshape(dim, dim),
-        new[2 * square : 2 * square + dim],
-    )
+def observe_in_place(
+    statistics: Tensor,  # (size,)
+    x: Tensor,  # (d,)
+    reward: Tensor,  # ()
+    gamma: float | None,
+    refresh_every: int,
+    layout: RowLayout,
+) -> bool:
+    """Add one observation to the statistics of one bandit.
+
+    Args:
+        statistics: written in place.
+        x: features of the arm that was played.
+        reward: observed reward.
+        gamma: coldness to carry to the next round; None keeps the present one.
+        refresh_every: as in the policy.
+        layout: positions within the row.
+
+    Returns:
+        False, and nothing is written, if the reward needs a gradient, a number is not finite or a refresh is due.
+    """
+    if reward.requires_grad:
+        return False
+    row, wide, number = statistics.numpy(), x.numpy().astype(np.float64), reward.item()
+    due = (row[layout.num_observations] + 1) % refresh_every == 0
+    if due or not math.isfinite(number + np.add.reduce(wide)):
+        return False
+    new = observe(row, wide, number, row[layout.gamma] if gamma is None else gamma, layout)
+    if not math.isfinite(np.add.reduce(new)):
+        return False
+    row[:] = new
+    return True
+
+
+def observe(row: Array, x: Array, reward: float, gamma: float, layout: RowLayout) -> Array:  # (size,), (d,) -> (size,)
+    """Row after one more observation, between two refreshes; twin of :func:`torch_softucb.policies.rows.observe_one`."""
+    new, dim = row.copy(), layout.dim
+    V, root, b = new[layout.V].reshape(dim, dim), new[layout.root].reshape(dim, dim), new[layout.b]
     V += x[:, None] * x
     w = x @ root
     s = 1.0 + float(w @ w)
     root -= (root @ w)[:, None] * (w / (s + math.sqrt(s)))  # functional.ridge_root_update
     b += x * reward
-    new[-2] += 1.0
-    new[-1] = gamma
+    new[layout.num_observations] += 1.0
+    new[layout.gamma] = gamma
     return new

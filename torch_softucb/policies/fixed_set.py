@@ -1,20 +1,25 @@
-"""Policies that play one fixed set of arms and remember every arm's rewards."""
+"""Policies over one fixed set of arms that keep statistics per arm."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_integer
+from torch_softucb.policies._checks import check_arms_fit
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision, Estimate
-from torch_softucb.policies.lin_ts import SampledDecision
+from torch_softucb.policies.statistics import PolicyKwargs
 
 
 @dataclass(frozen=True, eq=False)
 class ArmDecision(Decision):
-    """A decision that knows the memory it was made from."""
+    """Decision together with the memory that it is based on.
+
+    Attributes:
+        memory: ``(*B, M)`` memory of the policy, with the plan of the current phase.
+    """
 
     memory: Tensor | None = None  # (*B, M)
 
@@ -22,63 +27,61 @@ class ArmDecision(Decision):
 class ArmPolicy(BanditPolicy):
     """Base of policies over ``num_arms`` arms that stay the same; ``update`` needs ``decision`` and ``arm``.
 
-    The memory is, for every arm, the number of its rewards, their sum and the sum of their squares, unless a subclass brings
-    another.
+    By default the memory holds the number of rewards, their sum and the sum of their squares for each arm.
+
+    Args:
+        dim: number of features d.
+        num_arms: number of arms K.
+        memory: ``(M,)`` initial memory, for subclasses with another one.
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+            :class:`~torch_softucb.BanditPolicy`.
     """
 
     def __init__(
-        self,
-        dim: int,
-        num_arms: int,
-        *,
-        ridge_alpha: float = 1.0,
-        refresh_every: int = 1024,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        memory: Tensor | None = None,
+        self, dim: int, num_arms: int, *, memory: Tensor | None = None, **policy_kwargs: Unpack[PolicyKwargs]
     ) -> None:
         num_arms = check_integer(type(self).__name__, "num_arms", num_arms, low=1)
         memory = torch.zeros(3 * num_arms) if memory is None else memory
-        kind = {"refresh_every": refresh_every, "device": device, "dtype": dtype}
-        super().__init__(dim, ridge_alpha=ridge_alpha, memory=memory.double(), **kind)  # type: ignore[arg-type]
+        super().__init__(dim, memory=memory.double(), **policy_kwargs)
         self.num_arms = num_arms
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy without its statistics."""
+        return {**super().settings, "num_arms": self.num_arms}
+
+    @property
+    def remembers(self) -> bool:
+        """Whether ``update`` needs the decision and the arm; True for all policies over a fixed set."""
+        return True
+
     def moments(self, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (*B, 3 K) -> three times (*B, K)
-        """Count, sum and sum of squares of every arm's rewards."""
+        """Return number, sum and sum of squares of each arm's rewards."""
         count, total, squares = torch.split_with_sizes(memory, [self.num_arms] * 3, dim=-1)
         return count, total, squares
 
+    def _moments_of(self, estimate: Estimate) -> tuple[Tensor, Tensor, Tensor]:  # three times (*B, K)
+        check_arms_fit(type(self).__name__, self.num_arms, estimate.mu_hat.shape[-1])
+        return self.moments(estimate.memory.to(estimate.mu_hat.dtype))
+
     def remember(self, memory: Tensor, arm: Tensor, reward: Tensor, decision: Decision) -> Tensor:
+        """Add one reward to the moments of the arm that was played."""
         played = torch.nn.functional.one_hot(arm, self.num_arms).to(memory.dtype)
         reward = reward.to(memory.dtype).unsqueeze(-1)
         return memory + torch.cat((played, played * reward, played * reward.square()), dim=-1)
 
 
 def gram(estimate: Estimate) -> Tensor:  # (*B, K, K)
-    """x_i . V^-1 x_j of every two arms."""
+    """x_i . V^-1 x_j for all pairs of arms."""
     half = estimate.arms @ estimate.root
     return half @ half.mT
 
 
 def basis_first(estimate: Estimate, index: Tensor, z: Tensor) -> Tensor:  # (*B, K)
-    """``index``, but the width in the first d rounds: these play, in turn, the arm that the others tell least about (of
-    equal ones, the one that ``z`` prefers).
+    """Rank arms by width during the first d rounds (ties broken by ``z``), then by ``index``.
 
-    Where nothing was seen all indices are equal, and with rewards above 0 the arm that is played first would stay best.
+    The first d pulls then span the feature space. Without observations all indices are equal, and with positive rewards
+    the arm that is played first would stay the best one.
     """
     early = (estimate.num_observations < estimate.arms.shape[-1]).unsqueeze(-1)
     return torch.where(early, estimate.width * (1 + 1e-3 * z), index)
-
-
-def sampled(policy: BanditPolicy, estimate: Estimate, mask: Tensor | None, draw: Callable[[Tensor], Tensor]) -> Decision:
-    """A decision that can only be drawn; ``draw`` turns standard normal numbers into an index."""
-    return SampledDecision(
-        None,  # type: ignore[arg-type]
-        estimate.mu_hat,
-        estimate.mu_hat,
-        estimate.width,
-        mask,
-        draw=draw,
-        dim=policy.normals_per_decision,
-        name=type(policy).__name__,
-    )

@@ -1,29 +1,34 @@
-"""LinPHE: exploration by pseudo-rewards that are drawn anew in every round."""
+"""LinPHE: exploration by pseudo-rewards that are drawn in each round."""
 
-import torch
+from typing import Any, Unpack
+
 from torch import Tensor
 
 from torch_softucb.checks import check_number, check_span
-from torch_softucb.policies._checks import check_arms_fit
 from torch_softucb.policies.decision import Decision, Estimate
-from torch_softucb.policies.fixed_set import ArmPolicy, basis_first, gram, sampled
+from torch_softucb.policies.fixed_set import ArmPolicy, basis_first, gram
+from torch_softucb.policies.sampled import sampled_decision
+from torch_softucb.policies.statistics import PolicyKwargs
 
 
 class LinPHE(ArmPolicy):
-    """Adds to every past reward ``perturbation`` pseudo-rewards, fair coins between ``reward_low`` and ``reward_high``, fits
-    ridge regression to all of them and plays its best arm.
+    """Fits ridge regression to rewards and random pseudo-rewards, and plays its best arm.
+
+    Each past reward comes with ``perturbation`` pseudo-rewards, fair coins between ``reward_low`` and ``reward_high``.
 
     With ridge weight (1 + a) alpha, as in the source, theta = V^-1 (b + sum_k x_k U_k) / (1 + a), where U_k is the sum of
-    arm k's a n_k pseudo-rewards. The binomial number of coins is a normal one rounded to a whole number within [0, a n_k]
-    (total variation below 0.01), so that a decision takes K random numbers whatever the length of the history.
-    The first d rounds play d arms that span the features, as the source begins.
+    arm k's a n_k pseudo-rewards. The binomial number of heads is approximated by a normal one, rounded to a whole number
+    within [0, a n_k] (total variation below 0.01), so a decision takes K random numbers whatever the length of the history.
+    The first d rounds play d arms that span the features, as in the source.
 
     Args:
         dim: number of features d.
-        num_arms: K.
-        perturbation: a, pseudo-rewards for each reward.
-        reward_low: lower end of the rewards' range.
-        reward_high: upper end.
+        num_arms: number of arms K.
+        perturbation: a, number of pseudo-rewards per reward.
+        reward_low: lower end of the reward range.
+        reward_high: upper end of the reward range.
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+            :class:`~torch_softucb.BanditPolicy`.
 
     B. Kveton, C. Szepesvari, M. Ghavamzadeh, C. Boutilier: Perturbed-history exploration in stochastic linear bandits, UAI
     2019.
@@ -31,8 +36,8 @@ class LinPHE(ArmPolicy):
     Example:
         >>> policy = LinPHE(2, num_arms=2)
         >>> for arm in (0, 1):
-        ...     paid = torch.tensor(float(arm))
-        ...     policy.update(torch.eye(2)[arm], paid, decision=policy(torch.eye(2)), arm=torch.tensor(arm))
+        ...     reward = torch.tensor(float(arm))
+        ...     policy.update(torch.eye(2)[arm], reward, decision=policy(torch.eye(2)), arm=torch.tensor(arm))
         >>> policy(torch.eye(2)).draw(torch.tensor([-1.0, 1.0]))  # one coin low, one high
         tensor([0.0000, 0.5000])
     """
@@ -45,27 +50,33 @@ class LinPHE(ArmPolicy):
         perturbation: float = 1.0,
         reward_low: float = 0.0,
         reward_high: float = 1.0,
-        ridge_alpha: float = 1.0,
-        refresh_every: int = 1024,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **policy_kwargs: Unpack[PolicyKwargs],
     ) -> None:
-        kind = {"refresh_every": refresh_every, "device": device, "dtype": dtype}
-        super().__init__(dim, num_arms, ridge_alpha=ridge_alpha, **kind)  # type: ignore[arg-type]
+        super().__init__(dim, num_arms, **policy_kwargs)
         self.perturbation = check_number("LinPHE", "perturbation", perturbation, low=0.0, open_low=True)
         self.reward_low, self.reward_high = check_span("LinPHE", reward_low, reward_high)
-        self.normals_per_decision = num_arms
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy without its statistics."""
+        span = {"reward_low": self.reward_low, "reward_high": self.reward_high}
+        return {**super().settings, "perturbation": self.perturbation, **span}
+
+    @property
+    def normals_per_decision(self) -> int:
+        """Standard normal numbers per decision: one per arm."""
+        return self.num_arms
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
-        check_arms_fit("LinPHE", self.num_arms, estimate.mu_hat.shape[-1])
-        count = self.moments(estimate.memory)[0].to(estimate.mu_hat.dtype)
+        """Draw the sum of each arm's pseudo-rewards, fit, and play the best arm."""
+        count, _, _ = self._moments_of(estimate)
         coins = (self.perturbation * count).ceil()
         mu_hat, products = estimate.mu_hat, gram(estimate)
         low, span, a = self.reward_low, self.reward_high - self.reward_low, self.perturbation
 
-        def draw(z: Tensor) -> Tensor:  # (*B, K)
+        def draw(z: Tensor) -> Tensor:  # (*B, K) -> (*B, K)
             heads = (coins / 2 + coins.sqrt() / 2 * z).round().clamp(min=0).minimum(coins)
             pseudo = coins * low + span * heads
             return basis_first(estimate, (mu_hat + (products @ pseudo.unsqueeze(-1)).squeeze(-1)) / (1 + a), z)
 
-        return sampled(self, estimate, mask, draw)
+        return sampled_decision("LinPHE", estimate, mask, draw, num_normals=self.normals_per_decision)

@@ -1,68 +1,40 @@
 """Linear Thompson sampling: the best arm of a parameter vector drawn around theta_hat."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import cast
+from typing import Any, NamedTuple, Self, Unpack
 
 import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
 from torch_softucb.checks import check_number
-from torch_softucb.functional.softmax import masked
-from torch_softucb.policies._checks import check_slate
 from torch_softucb.policies.base import BanditPolicy
-from torch_softucb.policies.decision import Decision, Estimate, NativeRule, Slate
+from torch_softucb.policies.decision import Decision, Estimate, NativeRule
+from torch_softucb.policies.sampled import sampled_decision
+from torch_softucb.policies.statistics import PolicyKwargs
 
 
-@dataclass(frozen=True, eq=False)
-class SampledDecision(Decision):
-    """A decision whose probabilities have no closed form: it can be drawn, and only drawn."""
+class RunningScale(NamedTuple):
+    """Agrawal & Goyal's scale at the current round t, v = R sqrt(9 d log(t / fail_prob)).
 
-    draw: Callable[[Tensor], Tensor] | None = None  # standard normal z (*B, d) -> sampled index (*B, K)
-    dim: int = 0  # random numbers that a draw takes
-    name: str = "LinTS"
+    Attributes:
+        subgaussian_r: R of the reward noise.
+        fail_prob: probability that the regret bound fails.
+    """
 
-    def sample(self, generator: torch.Generator | None = None) -> Tensor:
-        like = self.index
-        device = like.device if generator is None else generator.device
-        shape = (*self.batch_shape, self.dim)
-        return self.pick(torch.randn(shape, generator=generator, dtype=like.dtype, device=device).to(like.device))
-
-    def pick(self, noise: Tensor) -> Tensor:  # (*B, d) standard normal -> (*B,) int64
-        assert self.draw is not None
-        return masked(self.draw(noise), self.mask).argmax(-1)
-
-    def sample_topk(self, k: int, generator: torch.Generator | None = None) -> Slate:
-        """The ``k`` best arms of one draw; they have no probability in closed form."""
-        like = self.index
-        device = like.device if generator is None else generator.device
-        noise = torch.randn((*self.batch_shape, self.dim), generator=generator, dtype=like.dtype, device=device)
-        return self.pick_topk(k, noise.to(like.device))
-
-    def pick_topk(self, k: int, noise: Tensor) -> Slate:  # (*B, d) standard normal
-        assert self.draw is not None
-        check_slate(f"{self.name}.sample_topk", k, self.mask, self.num_arms)
-        return Slate(masked(self.draw(noise), self.mask).topk(k, dim=-1).indices, None)
-
-    @property
-    def log_probs(self) -> Tensor:
-        raise TypeError(f"{self.name}: an arm's probability has no closed form; use decision.sample, or a policy with probs")
-
-    def entropy(self) -> Tensor:
-        return self.log_probs
+    subgaussian_r: float
+    fail_prob: float
 
 
 class LinTS(BanditPolicy):
     """Draws theta ~ N(theta_hat, scale^2 V^-1) and plays its best arm.
 
+    ``decision.probs`` is None: the probability that an arm is the best of a draw has no closed form.
+
     Args:
         dim: number of features d.
-        scale: v, the posterior's scale. :meth:`theoretical` sets it as Agrawal & Goyal do instead.
-        ridge_alpha: ridge weight alpha.
-
-    ``decision.probs`` is None: the probability that an arm is the best of a draw has no closed form.
+        scale: v, the scale of the posterior: a number, or a :class:`RunningScale`. :meth:`theoretical` sets either.
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+            :class:`~torch_softucb.BanditPolicy`.
 
     S. Agrawal, N. Goyal: Thompson sampling for contextual bandits with linear payoffs, ICML 2013.
 
@@ -73,20 +45,11 @@ class LinTS(BanditPolicy):
         tensor(1)
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        scale: float = 1.0,
-        ridge_alpha: float = 1.0,
-        refresh_every: int = 1024,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(dim, ridge_alpha=ridge_alpha, refresh_every=refresh_every, device=device, dtype=dtype)
-        self.scale = check_number("LinTS", "scale", scale, low=0.0)
-        self.normals_per_decision = self.dim
-        self._running: Callable[..., Tensor] | None = None
+    def __init__(self, dim: int, *, scale: float | RunningScale = 1.0, **policy_kwargs: Unpack[PolicyKwargs]) -> None:
+        super().__init__(dim, **policy_kwargs)
+        self.running = scale if isinstance(scale, RunningScale) else None
+        first = F.thompson_scale(dim=self.dim, horizon=1, **scale._asdict()) if isinstance(scale, RunningScale) else scale
+        self.scale = check_number("LinTS", "scale", first, low=0.0)
 
     @classmethod
     def theoretical(
@@ -96,31 +59,48 @@ class LinTS(BanditPolicy):
         subgaussian_r: float,
         fail_prob: float,
         horizon: int | None = None,
-        ridge_alpha: float = 1.0,
-        refresh_every: int = 1024,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> "LinTS":
-        """LinTS at Agrawal & Goyal's scale: with T when ``horizon`` is given, else with the running round t."""
-        scale = partial(F.thompson_scale, dim=dim, subgaussian_r=subgaussian_r, fail_prob=fail_prob)
-        value = scale(horizon=1 if horizon is None else horizon)
-        policy = cls(dim, scale=value, ridge_alpha=ridge_alpha, refresh_every=refresh_every, device=device, dtype=dtype)
-        policy._running = cast("Callable[..., Tensor]", scale) if horizon is None else None
-        return policy
+        **policy_kwargs: Unpack[PolicyKwargs],
+    ) -> Self:
+        """Build LinTS with Agrawal & Goyal's scale.
 
-    def _v(self, num_observations: Tensor) -> Tensor:
-        if self._running is None:
+        Args:
+            dim: number of features d.
+            subgaussian_r: R of the reward noise.
+            fail_prob: probability that the regret bound fails.
+            horizon: number of rounds T; by default the scale grows with the current round t.
+            **policy_kwargs: as in the constructor.
+        """
+        scale = RunningScale(subgaussian_r, fail_prob)
+        if horizon is None:
+            return cls(dim, scale=scale, **policy_kwargs)
+        return cls(dim, scale=F.thompson_scale(dim=dim, horizon=horizon, **scale._asdict()), **policy_kwargs)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy without its statistics."""
+        return {**super().settings, "scale": self.scale if self.running is None else self.running}
+
+    @property
+    def normals_per_decision(self) -> int:
+        """Standard normal numbers per decision: one per feature."""
+        return self.dim
+
+    def _scale_at(self, num_observations: Tensor) -> Tensor:
+        if self.running is None:
             return torch.full((), self.scale, dtype=num_observations.dtype, device=num_observations.device)
-        return self._running(horizon=num_observations + 1)
+        r, fail = self.running.subgaussian_r, self.running.fail_prob
+        return F.thompson_scale(dim=self.dim, horizon=num_observations + 1, subgaussian_r=r, fail_prob=fail)
 
-    def native_rule(self, num_observations: Tensor) -> NativeRule:
-        return NativeRule("thompson", self._v(num_observations.unsqueeze(-1)), by_round=self._running is not None)
+    def native_rule(self, num_observations: Tensor) -> NativeRule:  # (n,)
+        """Return the decision rule for the native kernel."""
+        return NativeRule("thompson", self._scale_at(num_observations.unsqueeze(-1)), by_round=self.running is not None)
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
-        mu_hat, width, num_observations, _, perturb = estimate[:5]
-        scale = self._v(num_observations.to(mu_hat.dtype)).unsqueeze(-1)
+        """Draw theta and play its best arm."""
+        mu_hat, perturb = estimate.mu_hat, estimate.perturb
+        scale = self._scale_at(estimate.num_observations.to(mu_hat.dtype)).unsqueeze(-1)
 
-        def draw(z: Tensor) -> Tensor:
+        def draw(z: Tensor) -> Tensor:  # (*B, d) -> (*B, K)
             return mu_hat + scale * perturb(z)
 
-        return SampledDecision(None, mu_hat, mu_hat, width, mask, draw=draw, dim=self.dim)  # type: ignore[arg-type]
+        return sampled_decision("LinTS", estimate, mask, draw, num_normals=self.dim)

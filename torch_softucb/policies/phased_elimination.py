@@ -1,25 +1,50 @@
-"""Phased elimination with G-optimal exploration: explore by design, drop what is surely worse, go on twice as fine."""
+"""Phased elimination with G-optimal exploration: explore by design, drop clearly worse arms, repeat with half the error."""
+
+from typing import Any, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_number
+from torch_softucb.checks import check_integer, check_number
 from torch_softucb.policies._checks import check_arms_fit
 from torch_softucb.policies.decision import Decision, Estimate
 from torch_softucb.policies.fixed_set import ArmDecision, ArmPolicy
+from torch_softucb.policies.statistics import PolicyKwargs
+
+
+class PhaseMemory(NamedTuple):
+    """Memory of :class:`PhasedElimination`, by parts.
+
+    Attributes:
+        left: ``(*B, K)`` 1 for arms that have not been dropped, else 0.
+        plan: ``(*B, K)`` pulls still to make in this phase.
+        pulled: ``(*B, K)`` pulls made in this phase.
+        total: ``(*B, K)`` sum of rewards of this phase.
+        phase: ``(*B,)`` number of the phase; 0 before the first decision.
+    """
+
+    left: Tensor  # (*B, K)
+    plan: Tensor  # (*B, K)
+    pulled: Tensor  # (*B, K)
+    total: Tensor  # (*B, K)
+    phase: Tensor  # (*B,)
 
 
 class PhasedElimination(ArmPolicy):
-    """In phase l = 1, 2, ...: a G-optimal design p over the arms that are left, with norm g; every arm is pulled
-    ceil(2 R^2 g p / e^2 log(K l (l + 1) / fail_prob)) times, e = 2^-l; then arms whose estimate from this phase's rewards is
-    more than 2 e below the best are dropped.
+    """Explores in phases by a G-optimal design, and drops arms that are clearly worse after each phase.
+
+    In phase l = 1, 2, ..., with a G-optimal design p over the arms that are left and its norm g, each arm is pulled
+    ceil(2 R^2 g p / e^2 log(K l (l + 1) / fail_prob)) times, e = 2^-l. Then all arms are dropped whose estimate from the
+    rewards of this phase is more than 2 e below the best.
 
     Args:
         dim: number of features d.
-        num_arms: K.
+        num_arms: number of arms K.
         subgaussian_r: R of the reward noise; 1 in the source.
         fail_prob: probability that the best arm is ever dropped.
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+            :class:`~torch_softucb.BanditPolicy`.
 
     T. Lattimore, C. Szepesvari: Bandit Algorithms, 2020, ch. 22, Algorithm 12.
 
@@ -36,38 +61,42 @@ class PhasedElimination(ArmPolicy):
         *,
         subgaussian_r: float = 0.5,
         fail_prob: float = 0.01,
-        ridge_alpha: float = 1.0,
-        refresh_every: int = 1024,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **policy_kwargs: Unpack[PolicyKwargs],
     ) -> None:
-        kind = {"refresh_every": refresh_every, "device": device, "dtype": dtype}
-        memory = None
-        if isinstance(num_arms, int) and num_arms > 0:  # left, still to pull, pulled, rewards of this phase; phase
-            zeros = torch.zeros(num_arms)
-            memory = torch.cat((torch.ones(num_arms), zeros, zeros, zeros, torch.zeros(1)))
-        super().__init__(dim, num_arms, ridge_alpha=ridge_alpha, memory=memory, **kind)  # type: ignore[arg-type]
+        num_arms = check_integer("PhasedElimination", "num_arms", num_arms, low=1)
+        memory = torch.cat((torch.ones(num_arms), torch.zeros(3 * num_arms + 1)))  # the parts of PhaseMemory
+        super().__init__(dim, num_arms, memory=memory, **policy_kwargs)
         self.subgaussian_r = check_number("PhasedElimination", "subgaussian_r", subgaussian_r, low=0.0, open_low=True)
         self.fail_prob = check_number("PhasedElimination", "fail_prob", fail_prob, low=0.0, high=1.0, open_low=True)
 
-    def _parts(self, memory: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        left, plan, pulled, total, phase = torch.split_with_sizes(memory, [self.num_arms] * 4 + [1], dim=-1)
-        return left, plan, pulled, total, phase.squeeze(-1)
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy without its statistics."""
+        return {**super().settings, "subgaussian_r": self.subgaussian_r, "fail_prob": self.fail_prob}
 
-    def planned(self, memory: Tensor, arms: Tensor, mask: Tensor | None) -> Tensor:
-        """The memory, with the next phase's plan where the last one is done."""
-        done = self._parts(memory)[1].sum(-1) == 0
+    def _parts(self, memory: Tensor) -> PhaseMemory:  # (*B, 4 K + 1)
+        left, plan, pulled, total, phase = torch.split_with_sizes(memory, [self.num_arms] * 4 + [1], dim=-1)
+        return PhaseMemory(left, plan, pulled, total, phase.squeeze(-1))
+
+    def planned(
+        self,
+        memory: Tensor,  # (*B, 4 K + 1)
+        arms: Tensor,  # (K, d) or (*B, K, d)
+        mask: Tensor | None,  # (K,) or (*B, K)
+    ) -> Tensor:  # (*B, 4 K + 1)
+        """Return the memory, with the plan of the next phase for bandits whose plan is done."""
+        done = self._parts(memory).plan.sum(-1) == 0
         if not bool(done.any()):
             return memory
         batch = memory.shape[:-1]
         every = arms.expand(*batch, *arms.shape[-2:]).double()
         rows = memory[done]
-        left, _, pulled, total, phase = (part.double() for part in self._parts(rows))
+        last = PhaseMemory(*(part.double() for part in self._parts(rows)))
         x = every[done]
         if mask is not None:
-            left = left * mask.expand(*batch, -1)[done]
-        left = torch.where((phase > 0).unsqueeze(-1), self._survivors(x, left, pulled, total, phase), left)
-        phase = phase + 1
+            last = last._replace(left=last.left * mask.expand(*batch, -1)[done])
+        left = torch.where((last.phase > 0).unsqueeze(-1), self._survivors(x, last), last.left)
+        phase = last.phase + 1
         weights, g = F.g_optimal_design(x, mask=left > 0)
         precision = 0.5**phase
         confidence = torch.log(self.num_arms * phase * (phase + 1) / self.fail_prob)
@@ -77,30 +106,41 @@ class PhasedElimination(ArmPolicy):
         new = torch.cat((left, plan, zero, zero, phase.unsqueeze(-1)), dim=-1).to(memory.dtype)
         return memory.masked_scatter(done.unsqueeze(-1).expand(memory.shape), new)
 
-    def _survivors(self, x: Tensor, left: Tensor, pulled: Tensor, total: Tensor, phase: Tensor) -> Tensor:
-        V = x.mT @ (pulled.unsqueeze(-1) * x)
-        b = x.mT @ total.unsqueeze(-1)
-        mean = (x @ (torch.linalg.pinv(V, hermitian=True) @ b)).squeeze(-1)  # arms left lie in the span of those pulled
-        gap = mean.masked_fill(left == 0, -torch.inf).amax(-1, keepdim=True) - mean
-        kept: Tensor = left * (gap <= 2 * 0.5 ** phase.unsqueeze(-1))
+    def _survivors(self, x: Tensor, last: PhaseMemory) -> Tensor:  # (n, K, d) -> (n, K)
+        V = x.mT @ (last.pulled.unsqueeze(-1) * x)
+        b = x.mT @ last.total.unsqueeze(-1)
+        mean = (x @ (torch.linalg.pinv(V, hermitian=True) @ b)).squeeze(-1)  # arms left are in the span of those pulled
+        gap = mean.masked_fill(last.left == 0, -torch.inf).amax(-1, keepdim=True) - mean
+        kept: Tensor = last.left * (gap <= 2 * 0.5 ** last.phase.unsqueeze(-1))
         return kept
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
-        mu_hat, width, arms = estimate.mu_hat, estimate.width, estimate.arms
+        """Play the first allowed arm that the plan still wants, after planning the next phase if the last one is done."""
+        mu_hat = estimate.mu_hat
         check_arms_fit("PhasedElimination", self.num_arms, mu_hat.shape[-1])
-        memory = self.planned(estimate.memory.expand(*mu_hat.shape[:-1], -1), arms, mask)
-        plan = self._parts(memory)[1]
-        first = (plan > 0).to(mu_hat.dtype).argmax(-1)
+        memory = self.planned(estimate.memory.expand(*mu_hat.shape[:-1], -1), estimate.arms, mask)
+        wanted = self._parts(memory).plan > 0
+        if mask is not None:  # a mask that came after the plan: the phase waits until its arms are allowed again
+            allowed = wanted & mask
+            wanted = torch.where(allowed.any(-1, keepdim=True), allowed, mask)
+        first = wanted.to(mu_hat.dtype).argmax(-1)
         probs = torch.nn.functional.one_hot(first, self.num_arms).to(mu_hat.dtype)
-        return ArmDecision(probs, mu_hat, mu_hat, width, mask, memory=memory)
+        return ArmDecision(probs=probs, index=mu_hat, mu_hat=mu_hat, width=estimate.width, mask=mask, memory=memory)
 
     def remember(self, memory: Tensor, arm: Tensor, reward: Tensor, decision: Decision) -> Tensor:
-        assert isinstance(decision, ArmDecision)
-        assert decision.memory is not None
-        planned = self._parts(memory)[1].sum(-1, keepdim=True) == 0  # then the decision began a phase
-        memory = torch.where(planned, decision.memory.to(memory.dtype), memory)
-        left, plan, pulled, total, phase = self._parts(memory)
+        """Count the pull; start the phase that the decision planned, if it planned one.
+
+        Raises:
+            TypeError: if ``decision`` is not one of this policy's decisions.
+        """
+        if not isinstance(decision, ArmDecision) or decision.memory is None:
+            raise TypeError(
+                f"PhasedElimination.update: decision must be the one with which this policy chose the arm, got a "
+                f"{type(decision).__name__} without a plan; pass decision=policy(arms)"
+            )
+        done = self._parts(memory).plan.sum(-1, keepdim=True) == 0  # then the decision started a phase
+        now = self._parts(torch.where(done, decision.memory.to(memory.dtype), memory))
         played = torch.nn.functional.one_hot(arm, self.num_arms).to(memory.dtype)
-        plan = (plan - played).clamp(min=0)
-        total = total + played * reward.to(memory.dtype).unsqueeze(-1)
-        return torch.cat((left, plan, pulled + played, total, phase.unsqueeze(-1)), dim=-1)
+        plan = (now.plan - played).clamp(min=0)
+        total = now.total + played * reward.to(memory.dtype).unsqueeze(-1)
+        return torch.cat((now.left, plan, now.pulled + played, total, now.phase.unsqueeze(-1)), dim=-1)

@@ -1,7 +1,7 @@
-"""A bandit's ridge statistics as one row of numbers, so that an update is written by a single operation.
+"""Ridge statistics of one bandit packed into one row of float64 numbers.
 
-Row: V (d*d), root (d*d), b (d), a policy's own memory (any size), seen (1), gamma (1). One tensor holds all bandits' rows:
-whatever fails inside an update fails before that one write, and nothing is ever half updated.
+One tensor holds the rows of all bandits, so an update is written by a single operation. Anything that fails inside an
+update fails before that write, and statistics are never half updated.
 """
 
 import math
@@ -19,36 +19,71 @@ CACHE_ERROR_LIMIT = 1e-4  # where V itself has no more digits than that (cond(V)
 
 
 class RidgeState(NamedTuple):
-    """What a bandit remembers; all float64."""
+    """Statistics of a batch of bandits, all float64.
 
-    V: Tensor  # (*B, d, d) alpha I + sum x x^T
-    root: Tensor  # (*B, d, d) cache: root root^T = V^-1
-    b: Tensor  # (*B, d) sum x y
-    num_observations: Tensor  # (*B,) observations so far
-    gamma: Tensor  # (*B,) coldness carried to the next round, used by coldness="lagged" only
-    memory: Tensor  # (*B, M) what else a policy keeps; M is 0 for most
+    Attributes:
+        V: ``(*B, d, d)`` Gram matrix, alpha I + sum x x^T.
+        root: ``(*B, d, d)`` cached factor of its inverse, root root^T = V^-1.
+        b: ``(*B, d)`` sum x y.
+        num_observations: ``(*B,)`` number of observations so far.
+        gamma: ``(*B,)`` coldness carried to the next round; used by ``coldness="lagged"`` only.
+        memory: ``(*B, M)`` additional statistics of the policy; M is 0 for most policies.
+    """
 
-
-def fresh_rows(
-    batch_shape: tuple[int, ...], dim: int, ridge_alpha: float, device: torch.device, memory: Tensor | None = None
-) -> Tensor:
-    """Rows of bandits that have seen nothing: V = alpha I."""
-    eye = torch.eye(dim, dtype=torch.float64, device=device).flatten()
-    b, rest = (torch.zeros(size, dtype=torch.float64, device=device) for size in (dim, 2))
-    own = b[:0] if memory is None else memory.to(b)
-    row = torch.cat((eye * ridge_alpha, eye / math.sqrt(ridge_alpha), b, own, rest))
-    return row.expand(*batch_shape, -1).clone()
+    V: Tensor  # (*B, d, d)
+    root: Tensor  # (*B, d, d)
+    b: Tensor  # (*B, d)
+    num_observations: Tensor  # (*B,)
+    gamma: Tensor  # (*B,)
+    memory: Tensor  # (*B, M)
 
 
-def unpack(rows: Tensor, dim: int) -> RidgeState:  # (*B, row_size)
-    """Views of the rows' parts."""
-    square, shape = dim * dim, (*rows.shape[:-1], dim, dim)
-    sizes = [square, square, dim, rows.shape[-1] - 2 * square - dim - 2, 2]
-    V, root, b, memory, _ = torch.split_with_sizes(rows, sizes, dim=-1)
-    return RidgeState(V.view(shape), root.view(shape), b, rows.select(-1, -2), rows.select(-1, -1), memory)
+class RowLayout:
+    """Positions of a bandit's statistics within its row: V, root, b, memory, number of observations, gamma.
+
+    Args:
+        dim: number of features d.
+        memory_size: M, numbers that the policy keeps in addition.
+
+    Attributes:
+        V, root, b, memory: slices of a row.
+        num_observations, gamma: positions of single numbers.
+        size: length of a row.
+
+    Example:
+        >>> layout = RowLayout(2, 3)
+        >>> layout.V, layout.b, layout.size
+        (slice(0, 4, None), slice(8, 10, None), 15)
+    """
+
+    def __init__(self, dim: int, memory_size: int) -> None:
+        square = dim * dim
+        self.dim, self.memory_size = dim, memory_size
+        self.V, self.root = slice(0, square), slice(square, 2 * square)
+        self.b = slice(2 * square, 2 * square + dim)
+        self.memory = slice(self.b.stop, self.b.stop + memory_size)
+        self.num_observations = self.memory.stop
+        self.gamma = self.num_observations + 1
+        self.size = self.gamma + 1
+
+    def fresh(self, batch_shape: tuple[int, ...], ridge_alpha: float, memory: Tensor) -> Tensor:  # (M,) -> (*B, size)
+        """Rows of bandits without observations: V = alpha I."""
+        eye = torch.eye(self.dim, dtype=torch.float64, device=memory.device).flatten()
+        b, numbers = (torch.zeros(size, dtype=torch.float64, device=memory.device) for size in (self.dim, 2))
+        row = torch.cat((eye * ridge_alpha, eye / math.sqrt(ridge_alpha), b, memory.to(b), numbers))
+        return row.expand(*batch_shape, -1).clone()
+
+    def unpack(self, rows: Tensor) -> RidgeState:  # (*B, size)
+        """Return views of the parts of each row."""
+        shape = (*rows.shape[:-1], self.dim, self.dim)
+        sizes = [self.dim * self.dim, self.dim * self.dim, self.dim, self.memory_size, 2]
+        V, root, b, memory, _ = torch.split_with_sizes(rows, sizes, dim=-1)
+        num_observations, gamma = rows.select(-1, self.num_observations), rows.select(-1, self.gamma)
+        return RidgeState(V.view(shape), root.view(shape), b, num_observations, gamma, memory)
 
 
-def pack(state: RidgeState) -> Tensor:
+def pack(state: RidgeState) -> Tensor:  # (*B, size)
+    """Rows in the order of :class:`RowLayout`."""
     numbers = torch.stack((state.num_observations, state.gamma), dim=-1)
     return torch.cat((state.V.flatten(-2), state.root.flatten(-2), state.b, state.memory, numbers), dim=-1)
 
@@ -60,7 +95,7 @@ def observe_one(
     gamma: Tensor,  # (*B,)
     refresh_every: int,
 ) -> RidgeState:
-    """One observation for every row: O(d^2), and a fresh cache for the rows whose schedule says so."""
+    """Add one observation per row in O(d^2); recompute the cache of the rows that are due by ``refresh_every``."""
     V = old.V + x.unsqueeze(-1) * x.unsqueeze(-2)
     num_observations = old.num_observations + 1
     root = _ridge_root_update(old.root, x)
@@ -78,17 +113,16 @@ def observe_many(
     dn: Tensor,  # (*B,)
     gamma: Tensor,  # (*B,)
 ) -> RidgeState:
-    """Several observations for every row, as their sums: the cache is made anew, after a look at the old one."""
+    """Add several observations per row, given as sums; check the old cache, then recompute it."""
     check_cache(old)
     V = old.V + dV
     return RidgeState(V, _ridge_root(V), old.b + db, old.num_observations + dn, gamma, old.memory)
 
 
 def forget(old: RidgeState, discount: float, ridge_alpha: float) -> RidgeState:
-    """What is left after one step of forgetting: V <- rho V + (1 - rho) alpha I and b <- rho b, with a fresh cache.
+    """Discount the statistics: V <- rho V + (1 - rho) alpha I and b <- rho b, with a recomputed cache.
 
-    The second part of V is what plain discounting lacks: without it V loses its ridge where nothing is seen, until it cannot
-    be inverted.
+    Without the second term of V, directions that are no longer observed would lose their ridge until V is singular.
     """
     ridge = ridge_alpha * torch.eye(old.b.shape[-1], dtype=old.V.dtype, device=old.V.device)
     V = discount * old.V + (1 - discount) * ridge
@@ -96,6 +130,7 @@ def forget(old: RidgeState, discount: float, ridge_alpha: float) -> RidgeState:
 
 
 def check_cache(state: RidgeState) -> None:
+    """Raise NumericalError if the cached factor of any row has drifted too far from V."""
     error = F.ridge_cache_error(state.V, state.root)
     cond = state.V.diagonal(dim1=-2, dim2=-1).sum(-1) * state.root.square().sum((-2, -1))  # trace V trace V^-1 >= cond(V)
     allowed = (torch.finfo(cond.dtype).eps * cond).clamp(CACHE_ERROR_TOLERANCE, CACHE_ERROR_LIMIT)
@@ -104,6 +139,6 @@ def check_cache(state: RidgeState) -> None:
         rounds = state.num_observations[off].flatten()[0]
         raise NumericalError(
             f"ridge cache: root is off by {float(error[off].max()):.1e} (allowed {float(allowed[off].max()):.0e}) in "
-            f"{int(off.sum())} of {off.numel()} bandits, the first after {int(rounds)} observations; "
-            "policy.refresh() makes it anew from V; if that does not help, features differ too much in scale: normalise them"
+            f"{int(off.sum())} of {off.numel()} bandits, the first after {int(rounds)} observations; policy.refresh() "
+            "recomputes it from V; if that does not help, the features differ too much in scale: normalise them"
         )

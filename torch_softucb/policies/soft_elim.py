@@ -1,4 +1,6 @@
-"""SoftElim: softmax elimination by estimated gaps, with a parameter that can be learned; SoftUCB's differentiable rival."""
+"""SoftElim: softmax elimination by estimated gaps with a learnable rate; a differentiable baseline for SoftUCB."""
+
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -8,18 +10,21 @@ from torch_softucb.checks import check_number
 from torch_softucb.functional.softmax import _softmax, masked
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision, Estimate
+from torch_softucb.policies.statistics import PolicyKwargs
 
 
 class SoftElim(BanditPolicy):
-    """p_i proportional to exp(-S_i), S_i = 2 rate gap_i^2 / width_i^2, with gap_i = max_j mu_hat_j - mu_hat_i.
+    """Plays arm i with probability proportional to exp(-S_i), S_i = 2 rate gap_i^2 / width_i^2.
 
-    In the source 1 / width_i^2 is the number of pulls of arm i; with features it is what the pulls of all arms tell of it.
-    An arm of width 0 is known: it is played only if its gap is 0.
+    The gap is max_j mu_hat_j - mu_hat_i. In the source 1 / width_i^2 is the number of pulls of arm i; with features it
+    measures the information from the pulls of all arms. An arm of width 0 is known exactly and is played only if its gap
+    is 0.
 
     Args:
         dim: number of features d.
-        rate_init: first value of the learnable rate (gamma of the source, >= 0); 1 there by default.
-        ridge_alpha: ridge weight alpha.
+        rate_init: initial value of the learnable rate, >= 0; gamma of the source, where it is 1 by default.
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+            :class:`~torch_softucb.BanditPolicy`.
 
     C. Boutilier, C. Hsu, B. Kveton, M. Mladenov, C. Szepesvari, M. Zaheer: Differentiable meta-learning of bandit policies,
     NeurIPS 2020; linear version.
@@ -30,29 +35,27 @@ class SoftElim(BanditPolicy):
         tensor([0.5000, 0.5000])
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        rate_init: float = 1.0,
-        ridge_alpha: float = 1.0,
-        refresh_every: int = 1024,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(dim, ridge_alpha=ridge_alpha, refresh_every=refresh_every, device=device, dtype=dtype)
+    def __init__(self, dim: int, *, rate_init: float = 1.0, **policy_kwargs: Unpack[PolicyKwargs]) -> None:
+        super().__init__(dim, **policy_kwargs)
         value = check_number("SoftElim", "rate_init", rate_init, low=0.0)
         self.raw_rate = nn.Parameter(torch.tensor(value, dtype=self.dtype, device=self.device))
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy without its statistics."""
+        return {**super().settings, "rate_init": float(self.rate.detach())}
+
+    @property
     def rate(self) -> Tensor:  # ()
-        """>= 0 under any optimiser."""
+        """Learnable rate; differentiable, and >= 0 under any optimiser."""
         return F.nonnegative(self.raw_rate)
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
+        """Softmax over the squared ratio of gap and width."""
         mu_hat, width = estimate.mu_hat, estimate.width
         gap = masked(mu_hat, mask).amax(-1, keepdim=True) - mu_hat
         least = torch.finfo(mu_hat.dtype).tiny ** 0.25
         index = -2 * (gap / width.clamp(min=least)).square()
         gamma = self.rate.expand(mu_hat.shape[:-1])
-        return Decision(_softmax(gamma.unsqueeze(-1) * index, mask), index, mu_hat, width, mask, gamma=gamma)
+        probs = _softmax(gamma.unsqueeze(-1) * index, mask)
+        return Decision(probs=probs, index=index, mu_hat=mu_hat, width=width, mask=mask, gamma=gamma)

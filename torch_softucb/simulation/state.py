@@ -73,8 +73,6 @@ class PlayState:
         width_sq = features.norm_sq() / alpha  # (K, 1...) or (K, *B)
         width_sq = width_sq.expand(-1, *batch).clone(memory_format=torch.contiguous_format)
         eye = torch.eye(d, dtype=like.dtype, device=like.device).view(d, d, *[1] * len(batch))
-        memory = policy._fresh_memory  # the only access to the policy's private buffer
-        memory = like.new_empty(0) if memory is None else memory.to(like)
         return cls(
             mu_hat=torch.zeros_like(width_sq),
             width_sq=width_sq,
@@ -83,7 +81,7 @@ class PlayState:
             running_sums=like.new_zeros(len(RUNNING_SUMS), *batch) if policy.keeps_sums else None,
             V=(alpha * eye).repeat(1, 1, *batch) if forgets else None,
             b=like.new_zeros(d, *batch) if forgets else None,
-            memory=memory.expand(*batch, -1).clone(),
+            memory=policy.fresh_memory(tuple(batch)).to(like),
             noise_key=noise_key,
             action_key=action_key,
         )

@@ -1,4 +1,4 @@
-"""Beta as a module: one for every segment, a schedule over the horizon, or a small network over the situation."""
+"""Beta as a module: one value per segment, a schedule over the horizon, or a small network over the situation."""
 
 from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.beta.network import PRETRAINED, SituationBeta

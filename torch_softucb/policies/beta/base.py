@@ -1,4 +1,4 @@
-"""Beta as a module: the contract."""
+"""Contract of a module that computes beta."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -14,58 +14,78 @@ from torch_softucb.policies.decision import Estimate
 
 
 class BetaModule(nn.Module, ABC):
-    """beta >= 0 from what a decision is about."""
+    """Module that computes beta >= 0 from the situation of a decision.
 
-    inputs: Sequence[str] = ()  # names of SITUATION
-    lr = 0.02  # by how much trainers move its parameters a step, by default
+    Attributes:
+        inputs: names of the inputs, from :data:`~torch_softucb.policies.beta.SITUATION`; empty for one beta per bandit.
+        lr: default learning rate of the trainers.
+        horizon: number of rounds T, for modules that depend on t / T; else None.
+    """
+
+    inputs: Sequence[str] = ()
+    lr = 0.02
+    horizon: int | None = None
 
     @abstractmethod
     def forward(
         self,
-        situation: Tensor,  # (*B, F) the numbers of `inputs`; any leading dims
-        bandit: Tensor | None = None,  # (N,) rows of the policy's batch
-    ) -> Tensor:  # (*B,), or what broadcasts to it
-        """beta of every situation."""
+        situation: Tensor,  # (*B, F), any leading dims
+        bandit: Tensor | None = None,  # (N,)
+    ) -> Tensor:  # (*B,), or broadcastable to it
+        """Return beta for each situation.
+
+        Args:
+            situation: values of ``inputs``.
+            bandit: rows of the policy's batch, for modules with one beta per bandit.
+        """
 
     def for_horizon(self, horizon: int) -> Self:
-        """The same module, parameters shared, for another T."""
-        other = copy.copy(self)
-        if hasattr(self, "horizon"):
-            other.__dict__["horizon"] = check_integer(type(self).__name__, "horizon", horizon, low=1)
+        """Return the module for another number of rounds T; parameters are shared."""
+        if self.horizon is None:
+            return self
+        other = copy.copy(self)  # shallow: parameters and submodules are the same objects
+        other.horizon = check_integer(type(self).__name__, "horizon", horizon, low=1)
         return other
 
     @property
     def positive_parameters(self) -> list[nn.Parameter]:
-        """Those that stand for a beta themselves."""
+        """Parameters whose values are betas."""
         return []
 
     @property
     def log_parameters(self) -> list[nn.Parameter]:
-        """Those that stand for a beta's logarithm."""
+        """Parameters whose values are logarithms of betas."""
         return []
 
     def project_(self) -> None:
-        """Take parameters that stand for a beta back to 0 from below: see ``SoftUCBPolicy.project_``."""
+        """Clamp parameters back into range after an optimiser step; see ``SoftUCBPolicy.project_``."""
 
     @property
     @abstractmethod
     def typical(self) -> float:
-        """A number for what it says, before it was asked."""
+        """Representative beta to log before the first decision."""
 
     @property
     def needs_sums(self) -> bool:
+        """Whether an input needs ``Estimate.running_sums``."""
         return any(name in _FROM_SUMS for name in self.inputs)
 
     @property
     def needs_estimate(self) -> bool:
-        """Does it look at more than the number of observations?"""
+        """Whether an input depends on more than the number of observations."""
         return any(name != "num_observations" for name in self.inputs)
 
-    def situation(self, estimate: Estimate, mask: Tensor | None) -> Tensor:  # (*B, F), or (F,) when it looks at time alone
+    def situation(self, estimate: Estimate, mask: Tensor | None) -> Tensor:  # (*B, F); (F,) for functions of time alone
+        """Return the values of ``inputs`` for one decision.
+
+        Args:
+            estimate: estimates that the decision is based on.
+            mask: allowed arms, ``(K,)`` or ``(*B, K)``.
+        """
         like = estimate.mu_hat
-        looks = [_INPUTS[name](estimate, mask).to(like.dtype) for name in self.inputs]
-        if not looks:
+        values = [_INPUTS[name](estimate, mask).to(like.dtype) for name in self.inputs]
+        if not values:
             return like.new_empty(0)
         if not self.needs_estimate:
-            return torch.stack(looks, dim=-1)
-        return torch.stack([recorded.expand(like.shape[:-1]) for recorded in looks], dim=-1)
+            return torch.stack(values, dim=-1)
+        return torch.stack([value.expand(like.shape[:-1]) for value in values], dim=-1)

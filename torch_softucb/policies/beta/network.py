@@ -1,4 +1,4 @@
-"""A small network over the situation."""
+"""Beta as a small network over the situation."""
 
 import json
 import math
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from torch_softucb import functional as F
 from torch_softucb.checks import check_choice, check_integer, check_number
-from torch_softucb.policies._checks import check_inputs
 from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.beta.situation import SITUATION
 
@@ -20,16 +19,17 @@ PRETRAINED = Path(__file__).with_name("pretrained") / "situation.safetensors"
 
 
 class SituationBeta(BetaModule):
-    """A small network over the situation; it starts as the number ``init`` everywhere.
+    """Beta as a small network over the situation; initially the constant ``init``.
 
-    log beta is a linear function of the inputs (so beta can be a product of powers of noise, d, K, ...) plus one hidden
-    layer's correction; inputs are brought to the size of 1 by fixed numbers.
+    log beta is a linear function of the inputs (so beta can be a product of powers of noise, d, K, ...) plus a correction by
+    one hidden layer. Inputs are scaled to about [-1, 1] by fixed numbers.
 
     Args:
-        horizon: T, for t / T.
-        init: beta before anything was learned.
-        hidden: units of the hidden layer.
-        inputs: what it sees, names of :data:`SITUATION`; ``num_observations`` becomes t / T and log(1 + t) and log T.
+        horizon: number of rounds T, for t / T.
+        init: beta before training.
+        hidden: number of units in the hidden layer.
+        inputs: names from :data:`~torch_softucb.policies.beta.SITUATION`; ``num_observations`` becomes t / T, log(1 + t)
+            and log T.
 
     Example:
         >>> from torch_softucb import SoftUCBPolicy
@@ -38,13 +38,16 @@ class SituationBeta(BetaModule):
         tensor(0.5000, grad_fn=<MulBackward0>)
     """
 
+    horizon: int
+
     def __init__(self, *, horizon: int, init: float = 1.0, hidden: int = 16, inputs: Sequence[str] = SITUATION) -> None:
         super().__init__()
         self.horizon = check_integer("SituationBeta", "horizon", horizon, low=1)
         self.init = check_number("SituationBeta", "init", init, low=0.0, open_low=True)
         for name in inputs:
             check_choice("SituationBeta", "inputs", name, SITUATION)
-        check_inputs("SituationBeta", inputs)
+        if not inputs or len(set(inputs)) < len(inputs):
+            raise ValueError(f"SituationBeta: inputs must be at least one name, each of them once, got {tuple(inputs)!r}")
         self.inputs = tuple(inputs)
         size = len(self.inputs) + 2 * ("num_observations" in self.inputs)
         self.hidden = nn.Linear(size, check_integer("SituationBeta", "hidden", hidden, low=1))
@@ -56,12 +59,20 @@ class SituationBeta(BetaModule):
 
     @classmethod
     def pretrained(cls, *, horizon: int) -> Self:
-        """The network that comes with the package: learned over a family of problems by ``scripts/pretrain.py``."""
+        """Load the network of the package, trained on a family of problems by ``scripts/pretrain.py``."""
         return cls.load(PRETRAINED, horizon=horizon)[0]
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, horizon: int) -> tuple[Self, dict[str, str]]:
-        """A network that :meth:`save` wrote, and what was said about it."""
+        """Load a network that :meth:`save` wrote.
+
+        Args:
+            path: file of :meth:`save`.
+            horizon: number of rounds T.
+
+        Returns:
+            The network, and the notes that were saved with it.
+        """
         from safetensors import safe_open
 
         with safe_open(path, framework="pt") as file:
@@ -72,36 +83,44 @@ class SituationBeta(BetaModule):
         return module, about
 
     def save(self, path: str | os.PathLike[str], **about: str) -> None:
-        """Write the network as safetensors, with what is to be known about it."""
+        """Write the network as safetensors.
+
+        Args:
+            path: file to write.
+            **about: notes to save with it.
+        """
         from safetensors.torch import save_file
 
-        made = {"init": self.init, "hidden": self.hidden.out_features, "inputs": list(self.inputs)}
-        save_file(self.state_dict(), path, metadata={"module": json.dumps(made), **about})
+        settings = {"init": self.init, "hidden": self.hidden.out_features, "inputs": list(self.inputs)}
+        save_file(self.state_dict(), path, metadata={"module": json.dumps(settings), **about})
 
     @property
     def typical(self) -> float:
+        """Beta before training."""
         return self.init
 
-    def scaled(self, situation: Tensor) -> Tensor:  # (*B, F) -> (*B, inputs)
+    def scaled(self, situation: Tensor) -> Tensor:  # (*B, F) -> (*B, units of the input layer)
+        """Scale the inputs to about [-1, 1]; time becomes three inputs."""
         parts = []
         for i, name in enumerate(self.inputs):
             value = situation[..., i]
             if name == "num_observations":
-                long = torch.full_like(value, math.log(self.horizon) - 7)
-                parts += [(2 * value / self.horizon).clamp(max=2) - 1, torch.log1p(value) / 3 - 1, long / 2]
+                log_horizon = torch.full_like(value, math.log(self.horizon) - 7)
+                parts += [(2 * value / self.horizon).clamp(max=2) - 1, torch.log1p(value) / 3 - 1, log_horizon / 2]
             else:
                 centre, size = _CENTRE_AND_SCALE[name]
                 parts.append((value - centre) / size)
         return torch.stack(parts, dim=-1)
 
-    def forward(self, situation: Tensor, bandit: Tensor | None = None) -> Tensor:
+    def forward(self, situation: Tensor, bandit: Tensor | None = None) -> Tensor:  # (*B, F) -> (*B,)
+        """Return init times the exponential of the network's output."""
         scaled = self.scaled(situation)
-        bend = self.linear(scaled) + self.correction(torch.tanh(self.hidden(scaled)))
-        beta: Tensor = self.init * F.bounded(bend.squeeze(-1), -_MOST, _MOST).exp()
+        log_ratio = self.linear(scaled) + self.correction(torch.tanh(self.hidden(scaled)))
+        beta: Tensor = self.init * F.bounded(log_ratio.squeeze(-1), -_MAX_LOG_RATIO, _MAX_LOG_RATIO).exp()
         return beta
 
 
-_CENTRE_AND_SCALE = {  # where an input usually lies, and how far it strays
+_CENTRE_AND_SCALE = {  # typical value and spread of each input
     "log_arms": (4.0, 1.0),
     "log_dim": (2.3, 0.7),
     "log_noise": (-1.0, 1.0),
@@ -111,4 +130,4 @@ _CENTRE_AND_SCALE = {  # where an input usually lies, and how far it strays
     "log_width_high": (-0.7, 0.7),
 }
 
-_MOST = 5.0  # of |log(beta / init)|: beyond e^5 nothing is to be learned
+_MAX_LOG_RATIO = 5.0  # of |log(beta / init)|: beyond e^5 there is nothing to learn

@@ -1,20 +1,19 @@
-"""One beta for every segment."""
+"""One beta per segment of bandits."""
 
 import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
 from torch_softucb.checks import check_number
-from torch_softucb.policies._checks import check_segments
 from torch_softucb.policies.beta.base import BetaModule
 
 
 class SegmentBeta(BetaModule):
-    """One beta for every segment: bandits of a segment (users of a market, say) share it.
+    """One beta per segment, shared by the bandits in it (the users of a market, for example).
 
     Args:
-        segments: the segment of every bandit, integers from 0, in the shape of the policy's batch.
-        init: where every beta starts.
+        segments: segment of each bandit, integers from 0, in the shape of the policy's batch.
+        init: initial value of each beta.
 
     Example:
         >>> from torch_softucb import SoftUCBPolicy
@@ -24,27 +23,38 @@ class SegmentBeta(BetaModule):
         tensor([0.5000, 0.5000, 0.5000], grad_fn=<IndexBackward0>)
     """
 
-    segments: Tensor
-    lr = 0.3  # shares of a beta
+    segments: Tensor  # (*B,) int64
+    lr = 0.3  # multiplicative steps
 
     def __init__(self, segments: Tensor, *, init: float = 1.0) -> None:
         super().__init__()
-        check_segments("SegmentBeta", segments)
+        _check_segments(segments)
         init = check_number("SegmentBeta", "init", init, low=0.0)
         self.register_buffer("segments", segments.long())
         self.raw = nn.Parameter(torch.full((int(segments.max()) + 1,), init))
 
     @property
     def positive_parameters(self) -> list[nn.Parameter]:
+        """Raw betas of the segments."""
         return [self.raw]
 
     @torch.no_grad()
     def project_(self) -> None:
+        """Clamp raw betas to 0 from below; see ``SoftUCBPolicy.project_``."""
         self.raw.clamp_(min=0)
 
     @property
     def typical(self) -> float:
+        """Mean beta over the bandits."""
         return float(F.nonnegative(self.raw).detach()[self.segments].mean())
 
-    def forward(self, situation: Tensor, bandit: Tensor | None = None) -> Tensor:
+    def forward(self, situation: Tensor, bandit: Tensor | None = None) -> Tensor:  # (*B,) or (N,)
+        """Return the beta of each bandit's segment; the situation is not used."""
         return F.nonnegative(self.raw)[self.segments if bandit is None else self.segments[bandit]]
+
+
+def _check_segments(segments: Tensor) -> None:
+    integer = isinstance(segments, Tensor) and not segments.is_floating_point() and segments.dtype != torch.bool
+    if not integer or not segments.numel() or bool((segments < 0).any()):
+        got = f"{segments.dtype} {tuple(segments.shape)}" if isinstance(segments, Tensor) else type(segments).__name__
+        raise ValueError(f"SegmentBeta: segments must be integers >= 0, one per bandit, got {got}; number them from 0")

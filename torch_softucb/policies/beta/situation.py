@@ -1,4 +1,4 @@
-"""What a decision is about, in numbers: the inputs that a beta module may ask for."""
+"""Inputs of beta modules: numbers that describe the situation of a decision."""
 
 import math
 from collections.abc import Callable
@@ -16,21 +16,22 @@ def _log(width: Tensor) -> Tensor:
 
 
 def _middle(width: Tensor, mask: Tensor | None) -> Tensor:  # (*B, K) -> (*B,)
-    """The mean width of the allowed arms: a median would cost ten times the rest of the round."""
+    """Mean width of the allowed arms; a median would cost ten times the rest of the round."""
     if mask is None:
         return width.mean(-1)
     return width.masked_fill(~mask, 0.0).sum(-1) / mask.sum(-1)
 
 
-def _arms(estimate: Estimate, mask: Tensor | None) -> Tensor:
+def _arms(estimate: Estimate, mask: Tensor | None) -> Tensor:  # () or (*B,)
+    """Return the number of allowed arms."""
     like = estimate.mu_hat
     if mask is None:
         return torch.full((), like.shape[-1], dtype=like.dtype, device=like.device)
     return mask.sum(-1).to(like.dtype)
 
 
-def _running_sums(estimate: Estimate) -> Tensor:
-    assert estimate.running_sums is not None
+def _running_sums(estimate: Estimate) -> Tensor:  # (*B, 3)
+    assert estimate.running_sums is not None  # the policy keeps them if module.needs_sums
     return estimate.running_sums
 
 
@@ -48,7 +49,7 @@ _INPUTS: dict[str, _Input] = {
 }
 
 SITUATION = tuple(_INPUTS)
-"""Observations so far; log K of the allowed arms; log d; log of the running residual noise; log det of V / alpha, over d;
-logs of the least, the mean and the largest width."""
+"""Names of the inputs: number of observations; log K of the allowed arms; log d; log of the running residual noise;
+log det(V / alpha) / d; logs of the smallest, the mean and the largest width."""
 
 _FROM_SUMS = ("log_noise", "log_det")

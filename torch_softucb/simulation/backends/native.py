@@ -52,10 +52,6 @@ class KernelOutputs(NamedTuple):
     scores: Tensor | None  # (11, n, *B) SCORES
 
 
-def _rule_name(rule: NativeRule) -> str:
-    return rule.kind
-
-
 def _kernel_problem(setup: PlaySetup) -> KernelProblem:
     problem, environment = setup.problem, setup.environment
     batch, mask, means = problem.batch_shape, problem.mask, environment.means
@@ -93,7 +89,7 @@ class Native(Backend):
             raise ValueError(
                 f"rollout: the native kernel runs on the CPU, got {means.device}; use compile=True or compile=False"
             )
-        if setup.gradient and not _rule_name(rule).startswith("soft"):
+        if setup.gradient and not rule.rule.startswith("soft"):
             check_offered("rollout", "gradient", None, name)
         batch, size = setup.problem.batch_shape.numel(), setup.problem.num_arms * setup.problem.dim
         if batch < LANES and size > _LARGE:
@@ -125,7 +121,7 @@ class Native(Backend):
         )
         settings = KernelSettings(rule.odds, rule.smoothing, rule.epsilon, setup.arms.discount, setup.policy.ridge_alpha)
         self._kernel(
-            _rule_name(rule),
+            rule.rule,
             state.t,
             state.tensors(),
             self._problem,

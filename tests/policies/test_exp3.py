@@ -1,0 +1,22 @@
+"""EXP3 against the rule of its source."""
+
+import math
+
+import numpy as np
+import torch
+
+from tests.policies.history import D, K, played_history
+from torch_softucb import EXP3
+
+
+def test_exp3_is_the_sources_rule_by_loops(seeded):
+    policy = EXP3(D, K, exploration=0.2, reward_low=-2.0, reward_high=3.0, dtype=torch.double)
+    arms, history = played_history(policy, seeded)
+    w = [1.0] * K
+    for arm, reward in history:
+        p = 0.8 * w[arm] / sum(w) + 0.2 / K
+        w[arm] *= math.exp(0.2 * (reward + 2) / 5 / p / K)
+    with torch.no_grad():
+        probs = policy(arms).probs
+    np.testing.assert_allclose(probs, [0.8 * v / sum(w) + 0.2 / K for v in w], atol=1e-12)
+    assert probs.min() >= 0.2 / K - 1e-12  # every arm keeps its share

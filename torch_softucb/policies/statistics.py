@@ -1,0 +1,122 @@
+"""Ridge statistics of a batch of bandits as the buffer of a module."""
+
+from typing import Any, TypedDict
+
+import torch
+from torch import Tensor, nn
+
+from torch_softucb import functional as F
+from torch_softucb.checks import check_float_tensor, check_integer, check_number
+from torch_softucb.functional.ridge import _ridge_root
+from torch_softucb.policies._checks import check_batch_shape
+from torch_softucb.policies.rows import RidgeState, RowLayout, pack
+
+
+class PolicyKwargs(TypedDict, total=False):
+    """Keyword arguments that all policies accept; see :class:`~torch_softucb.BanditPolicy` for their meaning."""
+
+    ridge_alpha: float
+    refresh_every: int
+    device: torch.device | str | None
+    dtype: torch.dtype | None
+
+
+class RidgeStatistics(nn.Module):
+    """Module that owns the ridge statistics of one bandit, or of a batch of independent ones.
+
+    The statistics are one float64 buffer whatever the dtype of the module. They are part of ``state_dict`` and follow
+    ``.to()``. The arguments are those of :class:`~torch_softucb.BanditPolicy`.
+    """
+
+    _ddp_params_and_buffers_to_ignore = ("statistics",)  # else DDP overwrites them with those of rank 0
+    statistics: Tensor  # (*B, size) rows, packed as `layout` describes
+    _like: Tensor  # empty; has the dtype and device of arms and decisions
+    _fresh_memory: Tensor  # (M,)
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        ridge_alpha: float = 1.0,
+        refresh_every: int = 1024,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        memory: Tensor | None = None,  # (M,)
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.dim = check_integer(name, "dim", dim, low=1)
+        self.ridge_alpha = check_number(name, "ridge_alpha", ridge_alpha, low=0.0, open_low=True)
+        self.refresh_every = check_integer(name, "refresh_every", refresh_every, low=1)
+        self.register_buffer("_like", torch.empty(0, dtype=dtype, device=device), persistent=False)
+        check_float_tensor(name, "dtype", self._like)
+        fresh_memory = self._like.new_empty(0) if memory is None else memory.to(self._like.device)
+        self.register_buffer("_fresh_memory", fresh_memory, persistent=False)
+        self.layout = RowLayout(self.dim, len(fresh_memory))
+        self.register_buffer("statistics", self.layout.fresh((), self.ridge_alpha, fresh_memory))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of arms, rewards and decisions."""
+        return self._like.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Device of statistics and parameters."""
+        return self._like.device
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Shape ``(*B,)`` of the batch of bandits, ``()`` for one bandit."""
+        return self.statistics.shape[:-1]
+
+    @property
+    def state(self) -> RidgeState:
+        """Views of V, root, b, number of observations, gamma and memory. Change them through ``update`` only."""
+        return self.layout.unpack(self.statistics)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments of the constructor that, together with ``dim``, reproduce the policy without its statistics."""
+        return {name: getattr(self, name) for name in PolicyKwargs.__annotations__}
+
+    def fresh_memory(self, batch_shape: tuple[int, ...] = ()) -> Tensor:  # (*batch_shape, M)
+        """Memory of bandits without observations; M is 0 for policies that keep no memory."""
+        return self._fresh_memory.expand(*batch_shape, -1).clone()
+
+    @torch.inference_mode(False)
+    def reset(self, *, batch_shape: tuple[int, ...] = ()) -> None:
+        """Discard all statistics and start with ``batch_shape`` independent bandits; ``()`` is one bandit."""
+        check_batch_shape(f"{type(self).__name__}.reset", batch_shape)
+        self.statistics = self.layout.fresh(tuple(batch_shape), self.ridge_alpha, self._fresh_memory)
+
+    def cache_error(self) -> Tensor:  # (*B,)
+        """Error of each cached inverse, max |I - root^T V root|; times d, it bounds the relative error of width^2."""
+        return F.ridge_cache_error(self.state.V, self.state.root)
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Recompute every cached inverse from V."""
+        old = self.state
+        self.statistics.copy_(pack(old._replace(root=_ridge_root(old.V))))
+
+    def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
+        statistics = self.statistics
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.statistics.dtype != torch.float64:  # .float() and .half() change decisions; V and b keep all digits
+            self.statistics = statistics.to(self.statistics.device)
+        return self
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):  # type: ignore[no-untyped-def]
+        saved = state_dict.get(prefix + "statistics")
+        if saved is not None and saved.dim() and saved.shape[-1] == self.layout.size:
+            self.statistics = self.statistics.new_empty(saved.shape)  # the batch of bandits is that of the checkpoint
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def extra_repr(self) -> str:
+        """Sizes and settings, for ``repr``."""
+        shown: dict[str, Any] = {"dim": self.dim, "ridge_alpha": self.ridge_alpha, "batch_shape": tuple(self.batch_shape)}
+        shown |= {name: value for name, value in self.settings.items() if name not in PolicyKwargs.__annotations__}
+        return ", ".join(
+            f"{name}={value:.6g}" if type(value) is float else f"{name}={value!r}" for name, value in shown.items()
+        )
