@@ -60,10 +60,15 @@ def test_numpy_is_torch(coldness, beta, mask, seeded):
     assert ((fresh == 0).all()) == (beta == 0 or (beta == 50 and coldness != "smooth"))  # D1: the cases are what they claim
     for row in range(ROWS):
         allowed = None if mask is None else mask.expand(ROWS, ARMS)[row].numpy()
-        settings = {"delta": DELTA, "coldness": coldness, "smoothing": SMOOTHING, "carried": CARRIED, "mask": allowed}
+        settings = {
+            "delta": DELTA,
+            "smoothing": SMOOTHING if coldness == "smooth" else None,
+            "carried": CARRIED if coldness == "lagged" else None,
+            "mask": allowed,
+        }
         choice = soft_choice(mu_hat[row].numpy(), width[row].numpy(), beta, **settings)
-        assert choice.score == pytest.approx(index[row].numpy(), abs=1e-10)
-        assert choice.fresh == pytest.approx(fresh[row].item(), abs=1e-10)
+        assert pytest.approx(index[row].numpy(), abs=1e-10) == choice.S
+        assert choice.next_gamma == pytest.approx(fresh[row].item(), abs=1e-10)
         assert choice.gamma == pytest.approx(gamma[row].item(), abs=1e-10)
         assert choice.probs == pytest.approx(probs[row].numpy(), abs=1e-10)
 

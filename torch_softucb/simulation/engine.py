@@ -1,7 +1,7 @@
 """Play a policy against a batch of problems, round by round, all trajectories at once."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor
@@ -39,6 +39,15 @@ def _block_sizes(rounds: range, recorded: Callable[[int], bool], longest: int) -
     return sizes
 
 
+class PlayOptions(TypedDict, total=False):
+    """Options of a :class:`Simulation` that decide what a round computes and where; see there."""
+
+    gradient: bool
+    scores: bool
+    discount: float
+    compile: bool | str
+
+
 class Simulation:
     """Trajectories in progress: a policy, the problems it plays, and their :class:`PlayState`.
 
@@ -50,10 +59,10 @@ class Simulation:
         problem: one problem or a batch; each is one trajectory.
         generator: generator of the action draws, and of the reward noise if ``noise_generator`` is None.
         noise_generator: generator of the reward noise.
-        gradient: whether rounds carry the terms of Eq. 13.
-        scores: whether rounds carry the ``SCORES``, the parts of the gradient of a whole trajectory.
-        discount: weight in (0, 1] that earlier observations keep per round.
-        compile: backend of the rounds that are not recorded: False (eager), True (torch.compile) or ``"native"`` (C++).
+        **options: ``gradient`` (default False), whether rounds carry the terms of Eq. 13; ``scores`` (False), whether they
+            carry the ``SCORES``, the parts of the gradient of a whole trajectory; ``discount`` (1.0), weight in (0, 1] that
+            earlier observations keep per round; ``compile`` (False), backend of the rounds that are not recorded: False
+            (eager), True (torch.compile) or ``"native"`` (C++).
 
     Example:
         >>> from torch_softucb import SoftUCBPolicy, synthetic_problem
@@ -72,12 +81,16 @@ class Simulation:
         *,
         generator: torch.Generator | None = None,
         noise_generator: torch.Generator | None = None,
-        gradient: bool = False,
-        scores: bool = False,
-        discount: float = 1.0,
-        compile: bool | str = False,
+        **options: Unpack[PlayOptions],
     ) -> None:
         like = problem.means
+        unknown = options.keys() - PlayOptions.__annotations__.keys()
+        if unknown:
+            raise TypeError(
+                f"Simulation: options are {', '.join(PlayOptions.__annotations__)}, got {', '.join(sorted(unknown))}"
+            )
+        gradient, scores = options.get("gradient", False), options.get("scores", False)
+        discount, compile = options.get("discount", 1.0), options.get("compile", False)
         check_same_world("rollout", "dim", policy.dim, "problem", problem.dim)
         check_same_world("rollout", "dtype", policy.dtype, "problem", like.dtype)
         check_same_world("rollout", "device", policy.device, "problem", like.device)
