@@ -1,4 +1,4 @@
-"""Figures without pyplot, so that importing the experiments leaves the caller's matplotlib backend alone."""
+"""Figures without matplotlib's global state: importing the experiments leaves the caller's backend alone."""
 
 from pathlib import Path
 

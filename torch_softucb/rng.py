@@ -100,14 +100,7 @@ def uniforms(
     return top.to(dtype).mul_(2.0**-digits)
 
 
-def normals(
-    key: Tensor,  # ()
-    ids: Tensor,  # (*B,) int64
-    *,
-    start: int,
-    count: int,
-    dtype: torch.dtype,
-) -> Tensor:  # (count, *B)
+def normals(key: Tensor, ids: Tensor, *, start: int, count: int, dtype: torch.dtype) -> Tensor:  # (), (*B,) -> (count, *B)
     """Return standard normal numbers by inversion of the distribution function; all are finite.
 
     The arguments are those of :func:`uniforms`.

@@ -12,7 +12,6 @@ from torch_softucb.checks import (
     check_integer,
     check_number,
     check_range,
-    check_span,
 )
 
 
@@ -95,15 +94,3 @@ def test_multiples():
     check_divides("f", "rows", 6, "processes", 3)
     with pytest.raises(ValueError, match="f: rows must be a multiple of the number of processes, 3, got 7"):
         check_divides("f", "rows", 7, "processes", 3)
-
-
-def test_reward_spans():
-    assert check_span("f", -1, 2) == (-1.0, 2.0)
-    for low, high, name in (
-        (0, 0, "reward_high"),
-        (1, 0, "reward_high"),
-        (-math.inf, 0, "reward_low"),
-        (0, math.inf, "reward_high"),
-    ):
-        with pytest.raises(ValueError, match=f"f: {name} must be in"):
-            check_span("f", low, high)

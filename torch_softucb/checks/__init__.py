@@ -7,7 +7,6 @@ from torch_softucb.checks.numbers import (
     check_integer,
     check_number,
     check_range,
-    check_span,
 )
 from torch_softucb.checks.tensors import (
     check_arm_axis,
@@ -40,6 +39,5 @@ __all__ = [
     "check_same_dtype",
     "check_same_shape",
     "check_shape",
-    "check_span",
     "values_readable",
 ]

@@ -89,9 +89,3 @@ def check_divides(where: str, name: str, value: int, by: str, parts: int) -> Non
     """Check that ``value`` is a multiple of ``parts``; ``by`` names in the plural what is counted by ``parts``."""
     if value % parts:
         raise ValueError(f"{where}: {name} must be a multiple of the number of {by}, {parts}, got {value}")
-
-
-def check_span(where: str, low: object, high: object) -> tuple[float, float]:
-    """Check that rewards have a finite, non-empty range ``[low, high]`` and return its ends."""
-    first = check_number(where, "reward_low", low, low=-math.inf, open_low=True)
-    return first, check_number(where, "reward_high", high, low=first, open_low=True)

@@ -6,11 +6,12 @@ problems that one beta has to serve.
 """
 
 from collections.abc import Callable
+from typing import Unpack
 
 import torch
 
 from torch_softucb.checks import check_choice
-from torch_softucb.learning.fitting import fit
+from torch_softucb.learning.fitting import FitKwargs, fit
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.problems.base import BanditProblem
 
@@ -22,12 +23,9 @@ def learn_beta(
     policy: SoftUCBPolicy,
     *,
     horizon: int,
-    steps: int = 50,
-    trajectories: int = 512,
     estimator: str = "common_random_numbers",
-    seed: int = 0,
-    compile: bool | str = "native",
     progress: Callable[[int, float], object] | None = None,
+    **fit_kwargs: Unpack[FitKwargs],
 ) -> list[float]:
     """Learn the beta of a policy that minimises its regret over ``horizon`` rounds.
 
@@ -36,13 +34,11 @@ def learn_beta(
         policy: policy whose beta is changed in place, by multiplicative steps (log space). The estimator ``trajectory``
             needs ``coldness="smooth"``.
         horizon: number of rounds T; every trajectory starts without observations.
-        steps: number of optimiser steps.
-        trajectories: number of trajectories per step.
         estimator: gradient estimator, ``common_random_numbers`` or ``trajectory``. On similar problems the first has far
             less variance: with T = 1024, K = 50, d = 10 a fifth of the standard deviation, at less cost.
-        seed: seed of problems, noise and action draws.
-        compile: backend of the rollouts, as in :func:`~torch_softucb.rollout`.
         progress: called after every step with (steps done, beta).
+        **fit_kwargs: ``steps`` (default 50), ``trajectories`` per step (512), ``seed`` (0), ``lr``, and ``compile``, the
+            backend of the rollouts (``"native"``), as in :func:`~torch_softucb.fit`.
 
     Returns:
         beta before each step and after the last, ``steps + 1`` numbers.
@@ -57,14 +53,5 @@ def learn_beta(
     """
     check_choice("learn_beta", "estimator", estimator, LEARNS)
     report = None if progress is None else lambda step, policy: progress(step, float(policy.beta.detach()))
-    return fit(
-        policy,
-        problems,
-        horizon=horizon,
-        estimator=estimator,
-        steps=steps,
-        trajectories=trajectories,
-        seed=seed,
-        compile=compile,
-        progress=report,
-    ).betas
+    options: FitKwargs = {"compile": "native", **fit_kwargs}
+    return fit(policy, problems, horizon=horizon, estimator=estimator, progress=report, **options).betas

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
@@ -17,6 +17,16 @@ from torch_softucb.problems.base import BanditProblem
 from torch_softucb.rng import mixed_seed
 
 ProblemSource = Callable[[int, torch.Generator], BanditProblem]  # (count, generator) -> problems
+
+
+class FitKwargs(TypedDict, total=False):
+    """Keyword arguments of :func:`fit` that wrappers pass on; see there."""
+
+    steps: int
+    trajectories: int
+    lr: float | None
+    seed: int
+    compile: bool | str
 
 
 class FitResult(NamedTuple):

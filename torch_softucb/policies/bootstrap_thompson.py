@@ -1,6 +1,6 @@
 """Bootstrap Thompson sampling: the best arm of a model fitted to a bootstrap of the history."""
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -39,14 +39,11 @@ class BootstrapThompson(ArmPolicy):
         tensor([0.0000, 0.5000])
     """
 
+    own_settings = ("prior_std",)
+
     def __init__(self, dim: int, num_arms: int, *, prior_std: float = 1.0, **policy_kwargs: Unpack[PolicyKwargs]) -> None:
         super().__init__(dim, num_arms, **policy_kwargs)
         self.prior_std = check_number("BootstrapThompson", "prior_std", prior_std, low=0.0)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy without its statistics."""
-        return {**super().settings, "prior_std": self.prior_std}
 
     @property
     def normals_per_decision(self) -> int:

@@ -1,6 +1,6 @@
 """Bootstrapped UCB: the width of the bonus is a quantile of a multiplier bootstrap of the residuals."""
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -37,6 +37,8 @@ class BootstrappedUCB(ArmPolicy):
         tensor([0.5000, 0.5000])
     """
 
+    own_settings = ("split", "subgaussian_r")
+
     def __init__(
         self,
         dim: int,
@@ -49,11 +51,6 @@ class BootstrappedUCB(ArmPolicy):
         super().__init__(dim, num_arms, **policy_kwargs)
         self.split = check_number("BootstrappedUCB", "split", split, low=0.0, high=1.0, open_low=True)
         self.subgaussian_r = check_number("BootstrappedUCB", "subgaussian_r", subgaussian_r, low=0.0)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy without its statistics."""
-        return {**super().settings, "split": self.split, "subgaussian_r": self.subgaussian_r}
 
     def deviation(self, estimate: Estimate) -> Tensor:  # (*B, K)
         """Return the standard deviation of each arm's bootstrapped mean, given the history."""

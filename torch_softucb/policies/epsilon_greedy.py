@@ -1,6 +1,6 @@
 """Epsilon-greedy on the ridge estimate."""
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -30,14 +30,11 @@ class EpsilonGreedy(BanditPolicy):
         tensor([0.9500, 0.0500])
     """
 
+    own_settings = ("epsilon",)
+
     def __init__(self, dim: int, *, epsilon: float = 0.05, **policy_kwargs: Unpack[PolicyKwargs]) -> None:
         super().__init__(dim, **policy_kwargs)
         self.epsilon = check_number("EpsilonGreedy", "epsilon", epsilon, low=0.0, high=1.0, closed_high=True)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy without its statistics."""
-        return {**super().settings, "epsilon": self.epsilon}
 
     def native_rule(self, num_observations: Tensor) -> NativeRule:  # (n,)
         """Return the decision rule for the native kernel."""

@@ -1,19 +1,18 @@
 """EXP3: exponential weights for adversarial rewards; does not use the features."""
 
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_integer, check_number, check_span
+from torch_softucb.checks import check_integer, check_number
 from torch_softucb.functional.softmax import _softmax
 from torch_softucb.policies._checks import check_arms_fit
 from torch_softucb.policies.decision import Decision, Estimate
-from torch_softucb.policies.fixed_set import ArmPolicy
-from torch_softucb.policies.statistics import PolicyKwargs
+from torch_softucb.policies.reward_range import RangedArmPolicy, RangeKwargs
 
 
-class EXP3(ArmPolicy):
+class EXP3(RangedArmPolicy):
     """Plays p = (1 - exploration) softmax(log w) + exploration / K.
 
     A reward r in [0, 1] of an arm that was played with probability p adds exploration r / (p K) to its log w.
@@ -39,54 +38,28 @@ class EXP3(ArmPolicy):
         tensor([0.5399, 0.4601])
     """
 
-    def __init__(
-        self,
-        dim: int,
-        num_arms: int,
-        *,
-        exploration: float = 0.1,
-        reward_low: float = 0.0,
-        reward_high: float = 1.0,
-        **policy_kwargs: Unpack[PolicyKwargs],
-    ) -> None:
+    own_settings = ("exploration",)
+
+    def __init__(self, dim: int, num_arms: int, *, exploration: float = 0.1, **policy_kwargs: Unpack[RangeKwargs]) -> None:
         num_arms = check_integer("EXP3", "num_arms", num_arms, low=1)
         super().__init__(dim, num_arms, memory=torch.zeros(num_arms), **policy_kwargs)  # log w
         self.exploration = check_number(
             "EXP3", "exploration", exploration, low=0.0, high=1.0, open_low=True, closed_high=True
         )
-        self.reward_low, self.reward_high = check_span("EXP3", reward_low, reward_high)
 
     @classmethod
-    def theoretical(
-        cls,
-        dim: int,
-        num_arms: int,
-        *,
-        horizon: int,
-        reward_low: float = 0.0,
-        reward_high: float = 1.0,
-        **policy_kwargs: Unpack[PolicyKwargs],
-    ) -> Self:
+    def theoretical(cls, dim: int, num_arms: int, *, horizon: int, **policy_kwargs: Unpack[RangeKwargs]) -> Self:
         """Build EXP3 with exploration = min(1, sqrt(K ln K / ((e - 1) T))), Corollary 4.2 of the source.
 
         Args:
             dim: number of features d.
             num_arms: number of arms K.
             horizon: number of rounds T, which bounds the total reward.
-            reward_low: reward that counts as 0.
-            reward_high: reward that counts as 1.
             **policy_kwargs: as in the constructor.
         """
         k = torch.tensor(float(num_arms))
         exploration = float(torch.sqrt(k * k.log() / ((torch.e - 1) * horizon)).clamp(1e-9, 1.0))
-        span = {"reward_low": reward_low, "reward_high": reward_high}
-        return cls(dim, num_arms, exploration=exploration, **span, **policy_kwargs)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy without its statistics."""
-        span = {"reward_low": self.reward_low, "reward_high": self.reward_high}
-        return {**super().settings, "exploration": self.exploration, **span}
+        return cls(dim, num_arms, exploration=exploration, **policy_kwargs)
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         """Mix the softmax over the log weights with the uniform distribution."""

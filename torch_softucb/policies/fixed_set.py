@@ -1,7 +1,7 @@
 """Policies over one fixed set of arms that keep statistics per arm."""
 
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
@@ -37,6 +37,8 @@ class ArmPolicy(BanditPolicy):
             :class:`~torch_softucb.BanditPolicy`.
     """
 
+    own_settings: ClassVar[tuple[str, ...]] = ("num_arms",)
+
     def __init__(
         self, dim: int, num_arms: int, *, memory: Tensor | None = None, **policy_kwargs: Unpack[PolicyKwargs]
     ) -> None:
@@ -44,11 +46,6 @@ class ArmPolicy(BanditPolicy):
         memory = torch.zeros(3 * num_arms) if memory is None else memory
         super().__init__(dim, memory=memory.double(), **policy_kwargs)
         self.num_arms = num_arms
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy without its statistics."""
-        return {**super().settings, "num_arms": self.num_arms}
 
     @property
     def remembers(self) -> bool:

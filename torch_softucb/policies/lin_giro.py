@@ -1,17 +1,17 @@
 """LinGiro: a bootstrap of the history that explores through pseudo-rewards at both ends of the reward range."""
 
-from typing import Any, Unpack
+from typing import Unpack
 
 from torch import Tensor
 
-from torch_softucb.checks import check_number, check_span
+from torch_softucb.checks import check_number
 from torch_softucb.policies.decision import Decision, Estimate
-from torch_softucb.policies.fixed_set import ArmPolicy, basis_first, gram
+from torch_softucb.policies.fixed_set import basis_first, gram
+from torch_softucb.policies.reward_range import RangedArmPolicy, RangeKwargs
 from torch_softucb.policies.sampled import sampled_decision
-from torch_softucb.policies.statistics import PolicyKwargs
 
 
-class LinGiro(ArmPolicy):
+class LinGiro(RangedArmPolicy):
     """Fits ridge regression to a bootstrap of rewards and pseudo-rewards, and plays its best arm.
 
     Each reward comes with ``pseudo`` pseudo-rewards at the low end and as many at the high end. From the list of each arm,
@@ -43,25 +43,11 @@ class LinGiro(ArmPolicy):
         tensor([0.1667, 0.3333])
     """
 
-    def __init__(
-        self,
-        dim: int,
-        num_arms: int,
-        *,
-        pseudo: float = 1.0,
-        reward_low: float = 0.0,
-        reward_high: float = 1.0,
-        **policy_kwargs: Unpack[PolicyKwargs],
-    ) -> None:
+    own_settings = ("pseudo",)
+
+    def __init__(self, dim: int, num_arms: int, *, pseudo: float = 1.0, **policy_kwargs: Unpack[RangeKwargs]) -> None:
         super().__init__(dim, num_arms, **policy_kwargs)
         self.pseudo = check_number("LinGiro", "pseudo", pseudo, low=0.0)
-        self.reward_low, self.reward_high = check_span("LinGiro", reward_low, reward_high)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy without its statistics."""
-        span = {"reward_low": self.reward_low, "reward_high": self.reward_high}
-        return {**super().settings, "pseudo": self.pseudo, **span}
 
     @property
     def normals_per_decision(self) -> int:

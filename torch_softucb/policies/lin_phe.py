@@ -1,17 +1,17 @@
 """LinPHE: exploration by pseudo-rewards that are drawn in each round."""
 
-from typing import Any, Unpack
+from typing import Unpack
 
 from torch import Tensor
 
-from torch_softucb.checks import check_number, check_span
+from torch_softucb.checks import check_number
 from torch_softucb.policies.decision import Decision, Estimate
-from torch_softucb.policies.fixed_set import ArmPolicy, basis_first, gram
+from torch_softucb.policies.fixed_set import basis_first, gram
+from torch_softucb.policies.reward_range import RangedArmPolicy, RangeKwargs
 from torch_softucb.policies.sampled import sampled_decision
-from torch_softucb.policies.statistics import PolicyKwargs
 
 
-class LinPHE(ArmPolicy):
+class LinPHE(RangedArmPolicy):
     """Fits ridge regression to rewards and random pseudo-rewards, and plays its best arm.
 
     Each past reward comes with ``perturbation`` pseudo-rewards, fair coins between ``reward_low`` and ``reward_high``.
@@ -42,25 +42,11 @@ class LinPHE(ArmPolicy):
         tensor([0.0000, 0.5000])
     """
 
-    def __init__(
-        self,
-        dim: int,
-        num_arms: int,
-        *,
-        perturbation: float = 1.0,
-        reward_low: float = 0.0,
-        reward_high: float = 1.0,
-        **policy_kwargs: Unpack[PolicyKwargs],
-    ) -> None:
+    own_settings = ("perturbation",)
+
+    def __init__(self, dim: int, num_arms: int, *, perturbation: float = 1.0, **policy_kwargs: Unpack[RangeKwargs]) -> None:
         super().__init__(dim, num_arms, **policy_kwargs)
         self.perturbation = check_number("LinPHE", "perturbation", perturbation, low=0.0, open_low=True)
-        self.reward_low, self.reward_high = check_span("LinPHE", reward_low, reward_high)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy without its statistics."""
-        span = {"reward_low": self.reward_low, "reward_high": self.reward_high}
-        return {**super().settings, "perturbation": self.perturbation, **span}
 
     @property
     def normals_per_decision(self) -> int:

@@ -1,6 +1,6 @@
 """Phased elimination with G-optimal exploration: explore by design, drop clearly worse arms, repeat with half the error."""
 
-from typing import Any, NamedTuple, Unpack
+from typing import NamedTuple, Unpack
 
 import torch
 from torch import Tensor
@@ -54,6 +54,8 @@ class PhasedElimination(ArmPolicy):
         tensor([1., 0.])
     """
 
+    own_settings = ("subgaussian_r", "fail_prob")
+
     def __init__(
         self,
         dim: int,
@@ -68,11 +70,6 @@ class PhasedElimination(ArmPolicy):
         super().__init__(dim, num_arms, memory=memory, **policy_kwargs)
         self.subgaussian_r = check_number("PhasedElimination", "subgaussian_r", subgaussian_r, low=0.0, open_low=True)
         self.fail_prob = check_number("PhasedElimination", "fail_prob", fail_prob, low=0.0, high=1.0, open_low=True)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy without its statistics."""
-        return {**super().settings, "subgaussian_r": self.subgaussian_r, "fail_prob": self.fail_prob}
 
     def _parts(self, memory: Tensor) -> PhaseMemory:  # (*B, 4 K + 1)
         left, plan, pulled, total, phase = torch.split_with_sizes(memory, [self.num_arms] * 4 + [1], dim=-1)

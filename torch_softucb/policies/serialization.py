@@ -9,7 +9,7 @@ import inspect
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -28,7 +28,6 @@ from torch_softucb.policies.beta.segment import SegmentBeta
 from torch_softucb.policies.lin_ts import RunningScale
 from torch_softucb.policies.lin_ucb import RunningRadius
 from torch_softucb.policies.rows import RowLayout
-from torch_softucb.policies.statistics import PolicyKwargs
 
 _FORMAT = 2
 _POLICIES: dict[str, type[BanditPolicy]] = {
@@ -167,7 +166,8 @@ def _read_record(metadata: Mapping[str, str], shapes: Mapping[str, tuple[int, ..
     if not isinstance(record["policy"], str) or record["policy"] not in _POLICIES:
         raise ValueError(f"policy must be one of {', '.join(_POLICIES)}, got {record['policy']!r}")
     parameters = inspect.signature(_POLICIES[record["policy"]]).parameters
-    names = {*parameters, *PolicyKwargs.__annotations__} - {"dim", "beta_init", "device", "policy_kwargs"}
+    (keywords,) = get_args(parameters["policy_kwargs"].annotation)  # the TypedDict of the constructor
+    names = {*parameters, *keywords.__annotations__} - {"dim", "beta_init", "device", "policy_kwargs"}
     _check_names("settings", record["settings"], names)
     for name, value in record["settings"].items():
         if name in parameters and isinstance(parameters[name].default, bool) and not isinstance(value, bool):

@@ -1,7 +1,7 @@
 """SoftUCB (Algorithm 1): softmax over the UCB index, with a confidence width that can be learned."""
 
 import math
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 import numpy as np
 import torch
@@ -50,6 +50,8 @@ class SoftUCBPolicy(LearnableConfidence):
         tensor(True)
     """
 
+    own_settings = ("coldness", "smoothing", "differentiate_gamma")
+
     def __init__(
         self,
         dim: int,
@@ -96,12 +98,6 @@ class SoftUCBPolicy(LearnableConfidence):
         module, about = SituationBeta.load(PRETRAINED, horizon=horizon)
         delta = float(about["delta"])
         return cls(dim, beta_init=module, delta=delta, coldness="smooth", device=device, dtype=dtype)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy except for beta and statistics."""
-        names = ("coldness", "smoothing", "differentiate_gamma")
-        return {**super().settings, **{name: getattr(self, name) for name in names}}
 
     @property
     def carries_gamma(self) -> bool:

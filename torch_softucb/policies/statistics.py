@@ -1,6 +1,6 @@
 """Ridge statistics of a batch of bandits as the buffer of a module."""
 
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,7 @@ class RidgeStatistics(nn.Module):
     """
 
     _ddp_params_and_buffers_to_ignore = ("statistics",)  # else DDP overwrites them with those of rank 0
+    own_settings: ClassVar[tuple[str, ...]] = ()  # constructor keywords of a subclass that are attributes of the same name
     statistics: Tensor  # (*B, size) rows, packed as `layout` describes
     _like: Tensor  # empty; has the dtype and device of arms and decisions
     _fresh_memory: Tensor  # (M,)
@@ -77,8 +78,12 @@ class RidgeStatistics(nn.Module):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Keyword arguments of the constructor that, together with ``dim``, reproduce the policy without its statistics."""
-        return {name: getattr(self, name) for name in PolicyKwargs.__annotations__}
+        """Keyword arguments of the constructor that, together with ``dim``, reproduce the policy without its statistics.
+
+        They are those of :class:`PolicyKwargs` and the ``own_settings`` of the policy and its base classes.
+        """
+        own = [name for cls in reversed(type(self).__mro__) for name in vars(cls).get("own_settings", ())]
+        return {name: getattr(self, name) for name in (*PolicyKwargs.__annotations__, *own)}
 
     def fresh_memory(self, batch_shape: tuple[int, ...] = ()) -> Tensor:  # (*batch_shape, M)
         """Memory of bandits without observations; M is 0 for policies that keep no memory."""

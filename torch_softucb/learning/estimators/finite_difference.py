@@ -42,13 +42,7 @@ def difference(
 
 
 def _play(
-    policy: SoftUCBPolicy,
-    episode: Episode,
-    *,
-    horizon: int,
-    eta: object,
-    record: Sequence[str],
-    compile: bool | str,
+    policy: SoftUCBPolicy, episode: Episode, *, horizon: int, eta: object, record: Sequence[str], compile: bool | str
 ) -> Played:
     """Two rollouts per learned number; for policies with few of them. eta is not used."""
     count = sum(parameter.numel() for parameter in policy.parameters())

@@ -13,13 +13,7 @@ from torch_softucb.policies import SoftUCBPolicy
 
 
 def _play(
-    policy: SoftUCBPolicy,
-    episode: Episode,
-    *,
-    horizon: int,
-    eta: float | Dual,
-    record: Sequence[str],
-    compile: bool | str,
+    policy: SoftUCBPolicy, episode: Episode, *, horizon: int, eta: float | Dual, record: Sequence[str], compile: bool | str
 ) -> Played:
     """Eq. 13 with eta, divided by T and averaged over trajectories (departures D3, D4).
 

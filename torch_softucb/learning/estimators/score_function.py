@@ -79,13 +79,7 @@ def _slope(trajectory: Trajectory, credited: Tensor, prefix: str = "") -> Tensor
 
 
 def _play(
-    policy: SoftUCBPolicy,
-    episode: Episode,
-    *,
-    horizon: int,
-    eta: object,
-    record: Sequence[str],
-    compile: bool | str,
+    policy: SoftUCBPolicy, episode: Episode, *, horizon: int, eta: object, record: Sequence[str], compile: bool | str
 ) -> Played:
     """Gradient of J / T, J the reward of a whole trajectory, in beta and in delta; eta is not used."""
     trajectory = play(policy, episode, horizon=horizon, record=record, compile=compile)
