@@ -1,4 +1,8 @@
-"""torch_softucb: linear bandits in PyTorch that learn how much to explore (Yang & Toni 2020)."""
+"""torch_softucb: linear bandits in PyTorch that learn how much to explore (Yang & Toni 2020).
+
+In docstrings, equations (Eq.), sections, lemmas and algorithms are those of the paper. The numbered departures from it (D1
+to D11) are listed in the README.
+"""
 
 from torch_softucb import functional
 from torch_softucb.errors import NumericalError, SoftUCBError

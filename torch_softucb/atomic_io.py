@@ -1,4 +1,4 @@
-"""Write files atomically: after a crash the old contents or the new ones are there, never a part."""
+"""Write files atomically: a crash leaves the old contents or the new ones, never a part of them."""
 
 import contextlib
 import glob
@@ -17,7 +17,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     The data is written to a temporary file, synced to disk, and renamed. A process that is killed at any point leaves the
     old file or the new one. The temporary file is in the target's own folder: another folder may be on another filesystem,
-    where a move is a copy. Temporary files of processes that were killed are removed.
+    where a rename becomes a copy. Temporary files of killed processes are removed.
 
     Args:
         path: file to create or replace; its folder must exist.

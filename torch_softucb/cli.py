@@ -1,4 +1,4 @@
-"""The training command line: LightningCLI with the project's defaults, readable errors and a readable last line."""
+"""The training command line: LightningCLI with the project's defaults, readable errors and a final summary."""
 
 import sys
 from typing import Any
@@ -17,12 +17,12 @@ class SoftUCBCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the project's arguments."""
-        parser.add_argument("--resume", type=str | None, default=None, help="checkpoint to continue from, bit for bit")
+        parser.add_argument("--resume", type=str | None, default=None, help="checkpoint to resume from, bit for bit")
         parser.link_arguments("data.dim", "model.init_args.dim")
 
 
 def _cli_defaults() -> dict[str, Any]:
-    """Trainer defaults in the form that jsonargparse needs for what a config may override."""
+    """Return the trainer defaults, as class paths and arguments where a config file may override them."""
     logger = {"save_dir": ".", "name": "lightning_logs", "default_hp_metric": False}
     return trainer_defaults("lightning_logs") | {
         "logger": {"class_path": "lightning.pytorch.loggers.TensorBoardLogger", "init_args": logger},
@@ -31,7 +31,7 @@ def _cli_defaults() -> dict[str, Any]:
 
 
 def check_run(model: SoftUCBModule, data: BanditDataModule, resume: str | None) -> None:
-    """Raise on what cannot work, before the folder of the run is created."""
+    """Check that model, data and checkpoint fit together, before the run's folder is created."""
     model.check_data(data)
     if resume is not None:
         saved = AtomicCheckpointIO().load_checkpoint(resume)
@@ -41,7 +41,7 @@ def check_run(model: SoftUCBModule, data: BanditDataModule, resume: str | None) 
 
 
 def main(argv: list[str] | None = None) -> SoftUCBModule:
-    """Parse, train and print a summary. Bad input ends in one readable line and exit code 2."""
+    """Parse the arguments, train and print a summary. Bad input ends with a one-line message and exit code 2."""
     quiet()
     try:
         cli = SoftUCBCLI(

@@ -2,7 +2,7 @@
 
 A simulation uses three streams: which problem, which reward noise, which action draws. Each starts as a
 ``torch.Generator``, from which :func:`stream_key` takes one 64-bit key. The n-th number of trajectory ``id`` is then the
-n-th output of a SplitMix64 generator [1] seeded by (key, id). Hence 64 trajectories meet the same problems, noise and draws
+n-th output of a SplitMix64 generator [1] seeded by (key, id). Hence 64 trajectories get the same problems, noise and draws
 in one batch, in two batches or one by one, and a stream can be resumed at any n.
 
 [1] G. L. Steele, D. Lea, C. H. Flood: Fast splittable pseudorandom number generators, OOPSLA 2014.
@@ -51,7 +51,7 @@ def stream_key(generator: torch.Generator | None, stream: str, device: torch.dev
     Args:
         generator: source of the key; None uses torch's default generator.
         stream: one of ``STREAMS``.
-        device: where the key, and all numbers derived from it, are to be.
+        device: device of the key and of all numbers derived from it.
     """
     source = device if generator is None else generator.device
     drawn = torch.randint(-(2**63), 2**63 - 1, (), generator=generator, device=source).to(device)

@@ -1,4 +1,4 @@
-"""Input checks that several folders share; checks of one folder are in its ``_checks.py`` or in the file that calls them."""
+"""Input checks that several folders share; those of one folder are in its ``_checks.py`` or in the file that calls them."""
 
 from torch_softucb.checks.numbers import (
     check_choice,

@@ -86,6 +86,6 @@ def check_range(where: str, name: str, value: object, *, low: float, high: float
 
 
 def check_divides(where: str, name: str, value: int, by: str, parts: int) -> None:
-    """Check that ``value`` is a multiple of ``parts``; ``by`` names in the plural what is counted by ``parts``."""
+    """Check that ``value`` is a multiple of ``parts``; ``by`` is the plural noun for what ``parts`` counts."""
     if value % parts:
         raise ValueError(f"{where}: {name} must be a multiple of the number of {by}, {parts}, got {value}")

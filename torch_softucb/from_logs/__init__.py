@@ -1,4 +1,4 @@
-"""Learning from a decision log: posterior of the problem, beta learned on problems drawn from it, estimated gain."""
+"""Learn from a decision log: fit a posterior over problems, learn beta on draws from it, and estimate the gain."""
 
 from torch_softucb.from_logs.learn import learn_beta
 from torch_softucb.from_logs.pipeline import LearnedFromLog, learn_from_log

@@ -18,7 +18,7 @@ def check_dense_ids(where: str, num_rows: int, num_bandits: int) -> None:
 def check_one_problem(where: str, batch: torch.Size) -> None:
     """Require a single problem."""
     if batch:
-        raise ValueError(f"{where}: problem must be a single one, got a batch {tuple(batch)}; select one, as problem[0]")
+        raise ValueError(f"{where}: problem must be a single one, got a batch {tuple(batch)}; use problem[0]")
 
 
 def check_chosen_arms(
@@ -28,7 +28,7 @@ def check_chosen_arms(
     features: Tensor | None = None,  # (n, K, d)
     x: Tensor | None = None,  # (n, d)
 ) -> None:
-    """Require arms that are positions of allowed candidates, whose features are x."""
+    """Require that every arm is the position of an allowed candidate whose features are x."""
     check_arm_ids(where, arm, mask.shape[:1], mask.shape[1])
     allowed = mask.gather(1, arm.unsqueeze(-1)).squeeze(-1)
     if not bool(allowed.all()):
@@ -71,7 +71,7 @@ def check_split(where: str, cut: int, count: int) -> None:
 
 
 def check_candidates_known(where: str, known: bool) -> None:
-    """Require candidate sets that were really offered, not random ones."""
+    """Require candidate sets that were offered, not random ones."""
     if not known:
         raise ValueError(
             f"{where}: the log does not contain the candidates of the decisions, so the choice of another policy is "

@@ -20,8 +20,8 @@ class CandidateSets(NamedTuple):
         items: features of all items, of shape ``(M, d)``, float64.
         rows: rows of ``items`` that were candidates of each decision, of shape ``(n, K)``, int64; -1 is padding.
         arm: position in ``rows`` of the item that was shown, of shape ``(n,)``, int64.
-        known: True for the sets that were offered, False for random ones, which serve for simulation only.
-        source: where the sets come from, in words, for the report.
+        known: True for the sets that were offered, False for random ones, which are used for simulation only.
+        source: description of where the sets come from, for the report.
         unseen: number of candidates, summed over all sets, that were left out because the log lacks their features.
     """
 
@@ -43,7 +43,7 @@ class CandidateSets(NamedTuple):
         return self.items[chosen.clamp(min=0)], chosen >= 0
 
     def select(self, rows: Tensor | slice) -> "CandidateSets":
-        """Return the candidate sets of some decisions; the table of items stays."""
+        """Return the candidate sets of some decisions; they share the table of items."""
         return self._replace(rows=self.rows[rows], arm=self.arm[rows])
 
 
@@ -54,14 +54,14 @@ def row_blocks(count: int, row_size: int) -> Iterator[slice]:
 
 
 def candidate_sets(log: LoggedDecisions, *, num_arms: int = 50) -> CandidateSets:
-    """Determine the candidate sets of a log's decisions, by the first of four ways that applies.
+    """Return the candidate sets of a log's decisions, by the first of these rules that applies.
 
     1. ``features`` were logged: use them.
     2. ``candidates`` were logged, and every item has the same features whenever it is shown: use those.
        Candidates that were never shown are left out.
     3. Neither was logged, but every arm number has the same features whenever it is shown, at least twice on average:
        assume that all arms are candidates of every decision.
-    4. Otherwise: draw sets of ``num_arms`` rows of x at random. They serve for simulation, not for evaluation.
+    4. Otherwise: draw sets of ``num_arms`` rows of x at random. They are used for simulation, not for evaluation.
 
     Args:
         log: decisions, in any order.

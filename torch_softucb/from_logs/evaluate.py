@@ -15,7 +15,7 @@ from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.policies._checks import check_policy
 from torch_softucb.recommend import LoggedDecisions
 
-_ROWS = 1 << 15  # observations per call of update
+_ROWS = 1 << 15  # observations per call to update
 
 
 def mean_interval(values: Tensor, *, confidence: float = 0.95) -> F.Evaluation:  # (n,)
@@ -74,7 +74,7 @@ def warm_start(policy: SoftUCBPolicy, log: LoggedDecisions, *, num_bandits: int 
 
 @torch.no_grad()
 def target_probs(policy: SoftUCBPolicy, log: LoggedDecisions, candidates: CandidateSets) -> Tensor:  # (n, K) float64
-    """Return the probability that the policy, with its present statistics, gives to each candidate of each decision."""
+    """Return the probability that the policy, with its current statistics, gives to each candidate of each decision."""
     bandit = log.bandit if policy.batch_shape else None
     parts = []
     for rows in row_blocks(len(log.arm), candidates.rows.shape[1] * policy.dim):
@@ -91,7 +91,7 @@ class LogValue(NamedTuple):
     Attributes:
         logged: reward that was earned.
         policy: reward that the policy would have earned, estimated by the doubly robust method.
-        gain: difference of the two, estimated decision by decision.
+        gain: difference between the two, estimated decision by decision.
         largest_weight: largest importance weight of a decision. The intervals are reliable if it is far below the number
             of decisions.
     """
@@ -112,7 +112,7 @@ def evaluate_on_log(
 ) -> LogValue:
     """Estimate the reward of a policy on held-out decisions.
 
-    The policy does not learn on the way: its statistics stay as they are. Only the first item of a slate counts, because
+    The policy does not learn during the evaluation; its statistics are fixed. Only the first item of a slate counts, because
     the propensity of the others depends on the items before them.
 
     Args:

@@ -15,7 +15,7 @@ from torch_softucb.learning.fitting import FitKwargs, fit
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.problems.base import BanditProblem
 
-LEARNS = ("common_random_numbers", "trajectory")  # estimators that minimise regret as it is, without an eta
+LEARNS = ("common_random_numbers", "trajectory")  # estimators that minimise the regret itself and need no eta
 
 
 def learn_beta(
@@ -35,7 +35,7 @@ def learn_beta(
             needs ``coldness="smooth"``.
         horizon: number of rounds T; every trajectory starts without observations.
         estimator: gradient estimator, ``common_random_numbers`` or ``trajectory``. On similar problems the first has far
-            less variance: with T = 1024, K = 50, d = 10 a fifth of the standard deviation, at less cost.
+            less variance: at T = 1024, K = 50, d = 10 it has a fifth of the standard deviation, at lower cost.
         progress: called after every step with (steps done, beta).
         **fit_kwargs: ``steps`` (default 50), ``trajectories`` per step (512), ``seed`` (0), ``lr``, and ``compile``, the
             backend of the rollouts (``"native"``), as in :func:`~torch_softucb.fit`.

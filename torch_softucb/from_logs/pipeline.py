@@ -99,7 +99,7 @@ def learn_from_log(
         horizon: number of rounds T over which the policy should perform well when it starts without observations.
         share: share of the decisions, the earlier ones, that the policy learns from for off-policy evaluation; the later
             ones evaluate it. The returned policy has learned from all decisions.
-        steps: number of optimiser steps of learning beta.
+        steps: number of optimiser steps for learning beta.
         trajectories: number of trajectories per step.
         problems: number of drawn problems on which regret is measured; beta was learned on others.
         num_arms: candidates of a drawn problem if the log does not contain any.
@@ -148,7 +148,7 @@ def learn_from_log(
 
 
 def _learn_policy(posterior: ProblemPosterior, settings: _Settings, *, stage: str) -> tuple[SoftUCBPolicy, list[float]]:
-    """Learn beta on problems drawn from the posterior, starting at a quarter of Eq. 5's."""
+    """Learn beta on problems drawn from the posterior, starting from a quarter of the beta of Eq. 5."""
     policy = SoftUCBPolicy(
         posterior.dim,
         beta_init=settings.radius(posterior) / 4,
@@ -211,7 +211,7 @@ def _simulate(
 
 
 def _logged(posterior: ProblemPosterior, settings: _Settings) -> dict[str, Tensor]:
-    """Return the regret of what was logged, over all decisions and, for a single bandit, over the first T."""
+    """Return the regret of the logged decisions, over all of them and, for a single bandit, over the first T."""
     if not posterior.offered.known:
         return {}
     ranges: dict[str, int | None] = {"all decisions": None}

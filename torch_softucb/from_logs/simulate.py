@@ -15,7 +15,7 @@ from torch_softucb.rng import mixed_seed
 
 Key = TypeVar("Key")
 
-_STEP = 1 << 30  # as number of the optimiser step in the seeds; learning never takes that many
+_STEP = 1 << 30  # takes the place of the optimiser step in the seeds; learning never reaches it
 
 
 def simulated_regret(
@@ -30,8 +30,8 @@ def simulated_regret(
 ) -> dict[Key, Tensor]:  # (problems,) each
     """Play every policy on problems drawn from the posterior, and return its cumulative regret on each of them.
 
-    Every trajectory starts without observations. All policies meet the same problems and the same noise, in other calls with
-    the same posterior and seed too. No problem is one that beta was learned on with that seed.
+    Every trajectory starts without observations. All policies get the same problems and noise, even across calls with the
+    same posterior and seed. Learning beta with that seed uses other problems.
 
     Args:
         posterior: fitted to the log.
@@ -71,7 +71,7 @@ def logged_regret(
 ) -> Tensor:  # (draws,)
     """Return the mean regret per logged decision, for thetas drawn from the posterior.
 
-    Needs a log with known candidate sets. Only the first item of a slate counts: the later ones could not be that item.
+    Needs a log with known candidate sets. Only the first item of a slate counts, because the later ones could not repeat it.
 
     Args:
         posterior: fitted to the log.

@@ -1,8 +1,8 @@
 """The formulas as pure functions: any leading batch shape ``*B``, float32 or float64, a mask wherever there is an arm axis.
 
 A public function checks its arguments. Where policies, backends or trainers need the formula in every round, the public
-function is its checks plus a call of a private function in the same file (leading underscore), and they call that one.
-Functions that work element by element broadcast and have no checks.
+function checks and then calls a private function in the same file (leading underscore), which they call directly. Functions
+that work element by element broadcast and have no checks.
 """
 
 from torch_softucb.functional.bounds import beta_upper_bound, regret_bound, thompson_scale

@@ -1,4 +1,4 @@
-"""Confidence bounds in one round: for how many arms they hold (Eq. 3), how many arms they eliminate (Sec. 4.1)."""
+"""Confidence bounds in one round: for how many arms they hold (Eq. 3), and how many arms they eliminate (Sec. 4.1)."""
 
 from torch import Tensor
 

@@ -27,8 +27,8 @@ class _NonNegative(torch.autograd.Function):
 def nonnegative(raw: Tensor) -> Tensor:
     """Return max(raw, 0) with a gradient that can leave 0 again (departure D9).
 
-    Where raw > 0 the gradient is the identity, so a step of SGD is the paper's. Where raw <= 0 a gradient that would lower
-    raw further is dropped and one that would raise it passes. beta therefore stays at 0 and can return, with any optimiser.
+    Where raw > 0 the gradient is the identity, so an SGD step is the paper's. Where raw <= 0 a gradient that would lower raw
+    further is dropped and one that would raise it passes. So beta never falls below 0 and can leave 0, with any optimiser.
 
     Args:
         raw: unconstrained parameter, of any shape.

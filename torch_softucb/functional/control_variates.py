@@ -1,4 +1,4 @@
-"""Control variates: what is subtracted from a reward to go before it credits a draw. Less variance, no bias."""
+"""Control variates: terms subtracted from the reward-to-go that reduce the variance of the gradient without bias."""
 
 import torch
 from torch import Tensor
@@ -43,7 +43,7 @@ def linear_prediction(
 
     Args:
         state: features known before the draw.
-        target: what is predicted; at least two problems.
+        target: values to predict, for at least two problems.
 
     Example:
         >>> state = torch.arange(8.0).view(1, 1, 8, 1)
@@ -66,7 +66,7 @@ def _fit_and_predict(
     target: Tensor,  # (T, R, p)
     new_state: Tensor,  # (T, R, q, F)
 ) -> Tensor:  # (T, R, q)
-    """Least squares in every round, with a very small ridge: in early rounds the states are nearly equal."""
+    """Fit least squares in every round, with a tiny ridge because the states are nearly equal in early rounds."""
     x, y = state.flatten(1, 2).double(), target.flatten(1).double()
     gram = x.mT @ x
     size = gram.diagonal(dim1=-2, dim2=-1)

@@ -1,9 +1,10 @@
 """eta as a dual variable: it rises while the confidence bounds cover too few arms and falls while they cover too many.
 
 In Eq. 11 eta is the multiplier of |mu - mu_hat| <= beta width, for all arms and rounds. Requiring the bound always costs
-regret. Here it is required for a target share of the cases, and eta follows by dual ascent on log eta, so that its start
-does not matter. The coverage error is measured in logits: 0.999 is as far above 0.95 as 0.27 is below it. Part of the error
-acts immediately (an augmented Lagrangian), which keeps beta and eta from oscillating. All functions work element by element.
+regret. Here it is required for a target share of the cases, and eta follows by dual ascent on log eta, so that its initial
+value does not matter. The coverage error is measured in logits: 0.999 is as far above 0.95 as 0.27 is below it. Part of the
+error acts immediately (an augmented Lagrangian), which keeps beta and eta from oscillating. All functions work element by
+element.
 """
 
 import torch
@@ -58,7 +59,7 @@ def dual_ascent(log_eta: Tensor, error: Tensor) -> Tensor:  # (), () -> ()
 
 
 def lagrangian_size(reward: Tensor, penalty: Tensor, eta: Tensor) -> Tensor:  # (), (), () -> () above 0
-    """Sum of the absolute values of the Lagrangian's two parts; steps are divided by it, so that no eta makes one large.
+    """Sum of the absolute values of the Lagrangian's two parts; steps are divided by it, which bounds them for every eta.
 
     Args:
         reward: reward part of beta's gradient.
@@ -94,7 +95,7 @@ def unsigned_slope(
     log_eta: Tensor,  # (*B,)
     error: Tensor,  # (*B,)
 ) -> Tensor:  # (*B,) in [-1, 1]
-    """:func:`normalised_slope` for a single trajectory, where the reward part always counts as negative.
+    """Ascent direction for a single trajectory: :func:`normalised_slope` with the reward part taken as negative.
 
     Averaged over many trajectories the reward part of Eq. 13 is negative, because it never credits exploration. On a single
     trajectory it is noisy: if it is positive, no eta could stop beta from growing; if it is zero (uniform play, D1), only

@@ -3,9 +3,9 @@ r"""Bayesian linear regression in which noise and prior scale maximise the evide
 The model is y = x . theta + noise with noise ~ N(0, s^2) and theta ~ N(0, p^2 I). The sums X^T X, X^T y, y^T y and n are
 sufficient statistics for s, p and theta. In the eigenvectors of X^T X (eigenvalues e, X^T y -> z) and with
 rho = s^2 / p^2, the log evidence is largest at s^2 = E / n, E = y^T y - sum z^2 / (e + rho). There it is
--(n log(2 pi E / n) + n + sum log(e / rho + 1)) / 2, a function of rho alone. Its maximum is a fixed point of D. MacKay:
-Bayesian interpolation, Neural Computation 4, 1992. A search over rho, unlike that iteration, always converges and cannot
-end at a lower local maximum.
+-(n log(2 pi E / n) + n + sum log(e / rho + 1)) / 2, a function of rho alone. Its maximum is a fixed point of the
+iteration in D. MacKay: Bayesian interpolation, Neural Computation 4, 1992. Unlike that iteration, a search over rho always
+converges and cannot end at a lower local maximum.
 """
 
 import math

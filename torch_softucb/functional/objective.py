@@ -61,7 +61,7 @@ def offline_objective(
 ) -> Objective:
     """Lagrangian of the offline problem, Eq. 11, divided by T; its gradient in beta is Eq. 13 / T.
 
-    Departure D4: eta * width is read inside both sums, over arms and rounds.
+    Departure D4: eta * width is taken inside both sums, over arms and rounds.
 
     Args:
         beta: confidence width.

@@ -1,10 +1,10 @@
 """Off-policy evaluation: the mean reward of a target policy, from decisions that another policy made and logged.
 
-w = target probability / propensity of the logged action. The direct method (DM) relies on a model of the reward, inverse
-propensity scoring (IPS) on the propensities. The doubly robust estimator (DR) is right when either is (M. Dudik,
-J. Langford, L. Li: Doubly robust policy evaluation and learning, ICML 2011). SNIPS divides by the sum of the weights
-(A. Swaminathan, T. Joachims, NIPS 2015). Switch-DR relies on the model alone where weights are large (Y.-X. Wang,
-A. Agarwal, M. Dudik, ICML 2017). All are differentiable in the target policy.
+The weight of a decision is w = target probability / propensity of the logged action. The direct method (DM) relies on a
+model of the reward, inverse propensity scoring (IPS) on the propensities. The doubly robust estimator (DR) is right when
+either is (M. Dudik, J. Langford, L. Li: Doubly robust policy evaluation and learning, ICML 2011). SNIPS divides by the sum
+of the weights (A. Swaminathan, T. Joachims, NIPS 2015). Switch-DR relies on the model alone where weights are large
+(Y.-X. Wang, A. Agarwal, M. Dudik, ICML 2017). All are differentiable in the target policy.
 """
 
 from statistics import NormalDist
@@ -45,8 +45,8 @@ def direct_method(
 
     Args:
         target_probs: probabilities of the target policy; every row sums to 1.
-        reward_hat: a model's reward of every candidate.
-        confidence: probability that the interval covers, in (0, 1).
+        reward_hat: reward of every candidate as predicted by a model.
+        confidence: probability that the interval covers the true value, in (0, 1).
 
     Example:
         >>> direct_method(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([[1.0, 0.0], [1.0, 0.0]])).value
@@ -71,7 +71,7 @@ def inverse_propensity(
         arm: logged actions.
         propensity: probability with which each logged action was chosen, in (0, 1].
         target_probs: probabilities of the target policy; every row sums to 1.
-        confidence: probability that the interval covers, in (0, 1).
+        confidence: probability that the interval covers the true value, in (0, 1).
 
     Example:
         >>> arm, propensity = torch.tensor([0, 1]), torch.tensor([0.5, 0.5])
@@ -142,9 +142,9 @@ def switch_doubly_robust(
         arm: logged actions.
         propensity: probability with which each logged action was chosen, in (0, 1].
         target_probs: probabilities of the target policy; every row sums to 1.
-        reward_hat: a model's reward of every candidate.
+        reward_hat: reward of every candidate as predicted by a model.
         threshold: largest weight that is used, >= 0; None uses all.
-        confidence: probability that the interval covers, in (0, 1).
+        confidence: probability that the interval covers the true value, in (0, 1).
 
     Example:
         >>> arm, propensity = torch.tensor([0, 0]), torch.tensor([0.5, 0.01])
@@ -169,7 +169,7 @@ def _doubly_robust_terms(
     reward_hat: Tensor,  # (n, K)
     threshold: float | None = None,
 ) -> tuple[Tensor, Tensor]:  # (n,), (n,)
-    """Return the term of each decision, whose mean is the DR estimate, and the weights in use. No checks."""
+    """Return each decision's term, whose mean is the DR estimate, and the weights used. Arguments are not checked."""
     w = _at(target_probs, arm) / propensity
     used = w if threshold is None else torch.where(w <= threshold, w, torch.zeros_like(w))
     return (target_probs * reward_hat).sum(-1) + used * (reward - _at(reward_hat, arm)), used
@@ -185,7 +185,7 @@ def cross_fitted_rewards(
 ) -> Tensor:  # (n, K)
     """Predict the reward of every candidate by ridge regression, with each fold predicted from the other folds.
 
-    No row is predicted from its own reward, which would make the interval of DR too short.
+    No row is predicted from its own reward, which would make the confidence interval of DR too narrow.
 
     Args:
         features: features of every candidate.

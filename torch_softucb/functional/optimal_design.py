@@ -61,7 +61,7 @@ def g_optimal_design(
         least, down = widths.masked_fill(weights <= 0, math.inf).min(-1, keepdim=True)
         away = (rank - least) > (most - rank)
         at, g = torch.where(away, down, up), torch.where(away, least, most)
-        best = ((g / rank - 1) / (g - 1)).clamp(max=0.99)  # with rank 1 it would be 1, and V singular on the way
+        best = ((g / rank - 1) / (g - 1)).clamp(max=0.99)  # at rank 1 it would be 1 and make V singular
         w = weights.gather(-1, at)
         low = -w / (1 - w).clamp(min=1e-12)  # removes all of the arm's weight
         best = torch.where(away & ((g <= 1) | (best < low)), low, best).masked_fill(most <= enough, 0.0)

@@ -1,4 +1,4 @@
-r"""Coverage without known means: the error of the estimates, measured on rewards that they predicted.
+r"""Estimate the coverage without knowing the true means, from how well the estimates predict the rewards.
 
 The residual r = y - mu_hat of a played arm, with the estimate from before the reward, contains the noise and the error of
 the estimate. If the ridge prior were right, r^2 would be noise^2 (1 + width^2) on average, and the error of any arm would

@@ -1,4 +1,4 @@
-"""Noise of the rewards, from the residuals of the ridge model."""
+"""Estimate the reward noise from the residuals of the ridge model."""
 
 import torch
 from torch import Tensor

@@ -76,7 +76,7 @@ def ridge_cache_error(V: Tensor, root: Tensor) -> Tensor:  # (*B, d, d), (*B, d,
     """Error of a cached root, max |I - root^T V root|; d times it bounds the relative error of every width^2.
 
     Args:
-        V: the matrix that was to be inverted.
+        V: the matrix whose inverse is cached.
         root: the cache.
 
     Example:
@@ -173,7 +173,7 @@ def low_precision_suffices(V: Tensor, root: Tensor, dtype: torch.dtype) -> bool:
     Args:
         V: Gram matrix of one bandit.
         root: a matrix with root root^T = V^-1.
-        dtype: of the products.
+        dtype: dtype of the products.
 
     Example:
         >>> V = torch.eye(2, dtype=torch.float64)

@@ -96,7 +96,7 @@ def slate_log_prob(
     """Log-probability of each item of a slate given the items before it (Plackett-Luce).
 
     The sum over items is the log-probability of the slate. Once all arms of positive probability have been placed, the
-    items that follow are certain: 0.
+    items that follow are certain and have log-probability 0.
 
     Args:
         log_probs: log-probability of each arm, -inf at arms of probability 0.

@@ -1,7 +1,8 @@
-"""From index to probabilities: the coldness (Eq. 9 and its smooth variant, D6), the softmax (Eq. 8), the greedy choice.
+"""From index to probabilities: the coldness (Eq. 9 and its smooth variant, D6), softmax (Eq. 8), greedy choice.
 
-Eq. 9 is computed in three places, which tests/functional/test_twins.py compares: ``_coldness`` below (torch),
-policies/fast_path.py (numpy, one decision) and simulation/backends/rounds.cpp (C++, rollouts).
+The coldness gamma is the inverse temperature of the softmax. Eq. 9 is computed in three places, which
+tests/functional/test_twins.py compares: ``_coldness`` below (torch), policies/fast_path.py (numpy, one decision) and
+simulation/backends/rounds.cpp (C++, rollouts).
 """
 
 import math

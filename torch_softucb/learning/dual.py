@@ -1,4 +1,4 @@
-"""eta as a dual variable: it adapts until the confidence bounds hold as often as asked for."""
+"""eta as a dual variable: it adapts until the confidence bounds reach a target coverage."""
 
 import math
 
@@ -107,7 +107,7 @@ class OnlineDual(Dual):
 
     @torch.no_grad()
     def climb(self, beta: Tensor, reward: Tensor, penalty: Tensor) -> Tensor:  # (B,) each -> (B,)
-        """Return the ascent direction of beta from the two parts of Eq. 15 at eta = 1, and take eta's own step."""
+        """Return the ascent direction of beta from the two parts of Eq. 15 at eta = 1, and step eta."""
         step = F.online_dual_step(beta, self.kappa, reward, penalty, self.log_eta, target=self.target)
         self.log_eta.copy_(step.log_eta)
         return step.gradient

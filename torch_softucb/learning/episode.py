@@ -29,7 +29,7 @@ class Episode:
         problem: the problems, one trajectory each.
         noise_seed: seed of the reward noise.
         action_seed: seed of the action draws.
-        horizon: T, for episodes that bring their own (members of a :class:`~torch_softucb.training.Family`).
+        horizon: number of rounds T, if the episode sets it (members of a :class:`~torch_softucb.training.Family`).
         discount: fraction of its statistics that a policy keeps per round; 1 forgets nothing.
 
     Example:
@@ -65,7 +65,7 @@ class Episode:
             policy: any policy.
             horizon: T.
             problem: problems to play instead of the episode's own, for example several copies of each.
-            **rollout_kwargs: further arguments of :func:`torch_softucb.rollout`. If records are asked for, they are kept
+            **rollout_kwargs: further arguments of :func:`torch_softucb.rollout`. Requested records are kept
                 for :data:`RECORDED_ROUNDS` equally spaced rounds.
         """
         noise, action = self.generators(policy.device)

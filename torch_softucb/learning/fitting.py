@@ -20,7 +20,7 @@ ProblemSource = Callable[[int, torch.Generator], BanditProblem]  # (count, gener
 
 
 class FitKwargs(TypedDict, total=False):
-    """Keyword arguments of :func:`fit` that wrappers pass on; see there."""
+    """Keyword arguments of :func:`fit` that wrappers pass on to it."""
 
     steps: int
     trajectories: int
@@ -30,10 +30,10 @@ class FitKwargs(TypedDict, total=False):
 
 
 class FitResult(NamedTuple):
-    """What :func:`fit` did.
+    """Result of :func:`fit`.
 
     Attributes:
-        betas: mean beta before every step, and after the last; empty for a beta module, which has no single number.
+        betas: mean beta before every step, and after the last; empty for a beta module, which has no single value.
         regrets: mean cumulative regret of each step's trajectories.
     """
 
@@ -69,7 +69,7 @@ def fit_episodes(
     normalise: bool = False,
     compile: bool | str = False,
 ) -> Iterator[tuple[SoftUCBPolicy, Signal]]:
-    """Play one episode per step and step the optimiser after each yield.
+    """Play one episode per step, yield its signal, then step the optimiser.
 
     Args:
         policy_for: the policy that plays an episode; policies of different sizes may share the parameters that are learned.
@@ -106,7 +106,7 @@ def fit(
     compile: bool | str = False,
     progress: Callable[[int, SoftUCBPolicy], object] | None = None,
 ) -> FitResult:
-    """Learn what a policy can learn (beta, delta, a beta module) for the least regret over ``horizon`` rounds.
+    """Learn a policy's parameters (beta, delta or a beta module) to minimise regret over ``horizon`` rounds.
 
     :class:`~torch_softucb.training.SoftUCBOffline` does the same inside Lightning, with logging and checkpoints.
 
@@ -115,7 +115,7 @@ def fit(
             ``coldness="smooth"`` with ``trajectory``.
         problems: one problem, which is played with new noise in every step, or a function ``(count, generator)`` that
             returns problems, such as the ``draw`` method of a posterior.
-        horizon: T, the number of rounds that the policy should be good over.
+        horizon: number of rounds T over which regret is minimised.
         estimator: ``trajectory``, ``common_random_numbers`` or ``paper``.
         steps: optimisation steps.
         trajectories: trajectories per step.

@@ -49,7 +49,7 @@ def online_step(
     horizon: int,
     eta: float | OnlineDual,
 ) -> OnlineStep:
-    """Eq. 15 for the round ``t``, counted from 1; a dual variable for eta also takes its own step."""
+    """Return the step of Eq. 15 for round ``t``, counted from 1; a dual variable for eta is stepped too."""
     dual = eta if isinstance(eta, OnlineDual) else None
     moved = _online_gradient(reward_gradient, past, widths, t, horizon, 0.0 if isinstance(eta, OnlineDual) else eta)
     penalty = widths / horizon
@@ -67,8 +67,8 @@ def run_online(
     """Play ``horizon`` rounds of Algorithm 3: beta moves by ``lr`` times Eq. 15 after every round.
 
     Args:
-        policy: one beta per trajectory, or one for all; changed in place.
-        simulation: of this policy, made with ``gradient=True``.
+        policy: policy with one beta per trajectory or one for all; beta is changed in place.
+        simulation: simulation of this policy with ``gradient=True``.
         horizon: T.
         eta: weight of the constraint.
         lr: step size.

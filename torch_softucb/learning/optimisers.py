@@ -27,8 +27,8 @@ _PAPER_LR, _DUAL_LR, _LOG_LR = 5.0, 0.25, 0.3
 def uses_log_adam(policy: SoftUCBPolicy, estimator: str) -> bool:
     """Whether :class:`RelativeAdam` is the default optimiser, rather than SGD.
 
-    The paper's estimator moves a number by SGD, so that a step is the paper's beta <- beta + lr g_hat. Everything else has
-    gradients whose scale depends on the rewards and takes multiplicative steps.
+    With the paper's estimator a scalar beta moves by SGD, so that a step is the paper's beta <- beta + lr g_hat. Everything
+    else has gradients whose scale depends on the rewards and takes multiplicative steps.
     """
     return estimator != "paper" or policy.beta_module is not None
 
@@ -36,8 +36,8 @@ def uses_log_adam(policy: SoftUCBPolicy, estimator: str) -> bool:
 def default_lr(policy: SoftUCBPolicy, estimator: str, *, auto_eta: bool = False) -> float:
     """Learning rate of the default optimiser.
 
-    5 for the paper's estimator with a fixed eta (its gradient is divided by T), 0.25 with a dual variable for eta, 0.3 for
-    the other estimators, and the module's own rate for a beta module.
+    It is 5 for the paper's estimator with a fixed eta (its gradient is divided by T), 0.25 with a dual variable for eta, 0.3
+    for the other estimators, and the module's own rate for a beta module.
     """
     if policy.beta_module is not None:
         return policy.beta_module.lr
@@ -58,7 +58,7 @@ def default_optimizer(
 def default_scheduler(
     optimizer: torch.optim.Optimizer, estimator: str, *, steps: int, auto_eta: bool = False
 ) -> LRScheduler | None:
-    """Constant rate for the paper's estimator, a fall to a fifth with a dual variable, cosine to 0 for the others."""
+    """Return the default schedule: constant for ``paper``, falling to a fifth with a dual variable, else cosine to 0."""
     if estimator != "paper":
         return CosineAnnealingLR(optimizer, steps)
     return LinearLR(optimizer, 1.0, 0.2, total_iters=steps) if auto_eta else None

@@ -40,13 +40,13 @@ def check_bandit(where: str, bandit: Tensor, batch_shape: Sequence[int], *, devi
 def check_batch_shape(where: str, batch_shape: Sequence[int]) -> None:
     """Require a tuple or list of sizes >= 1."""
     if not isinstance(batch_shape, (tuple, list)):
-        raise TypeError(f"{where}: batch_shape must be a tuple of sizes, as (1024,) or (), got {batch_shape!r}")
+        raise TypeError(f"{where}: batch_shape must be a tuple of sizes, such as (1024,) or (), got {batch_shape!r}")
     for size in batch_shape:
         check_integer(where, "batch_shape", size, low=1)
 
 
 def check_arms(where: str, shape: torch.Size, rows: torch.Size, dim: int) -> None:
-    """Require ``(K, d)``, or one set of arms per bandit or request."""
+    """Require arms of shape ``(K, d)``, or one such set per bandit or request."""
     fits = len(shape) >= 2 and shape[-1] == dim and shape[-2] >= 1 and (len(rows) == 0 or shape[:-2] in ((), rows))
     if not fits:
         expected = f"(K, {dim}) or ({', '.join(map(str, rows)) or '*requests'}, K, {dim})"
@@ -60,7 +60,7 @@ def check_arms_fit(where: str, num_arms: int, given: int) -> None:
 
 
 def check_pending(where: str, pending: Tensor, rows: torch.Size, dim: int) -> None:
-    """Require finite ``(d, d)``, or one such matrix per row."""
+    """Require a finite ``(d, d)`` matrix, or one per row."""
     check_float_tensor(where, "pending", pending)
     shape, square = pending.shape, (dim, dim)
     check_shape(where, "pending", shape, shape in (square, (*rows, *square)), f"{square} or {(*rows, *square)}")

@@ -63,7 +63,7 @@ class BanditPolicy(RidgeStatistics, ABC):
 
     @property
     def remembers(self) -> bool:
-        """Whether ``update`` needs the decision and the arm, because the policy keeps a memory by :meth:`remember`."""
+        """Whether ``update`` needs the decision and the arm, because :meth:`remember` updates a memory with them."""
         return False
 
     @property

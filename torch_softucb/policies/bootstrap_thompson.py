@@ -13,14 +13,14 @@ from torch_softucb.policies.statistics import PolicyKwargs
 
 
 class BootstrapThompson(ArmPolicy):
-    """Fits a randomly weighted ridge regression around a random prior and plays its best arm.
+    """Policy that fits a randomly weighted ridge regression around a random prior and plays its best arm.
 
     Each past observation gets a weight of mean and variance 1; the prior mean is theta_0 ~ N(0, prior_std^2 I).
 
-    The source resamples the history with replacement and adds artificial data as a prior; independent weights are the usual
-    parallel form. The sum of weights and the weighted sum of rewards of an arm are approximated as normal with their exact
-    means and covariances (weights not below 0), so a decision takes 2 K + d random numbers whatever the length of the
-    history.
+    The original paper resamples the history with replacement and adds artificial data as a prior; independent weights are
+    the usual parallel form. The sum of weights and the weighted sum of rewards of an arm are approximated as normal with
+    their exact means and covariances (weights clamped at 0), so a decision takes 2 K + d random numbers whatever the length
+    of the history.
 
     Args:
         dim: number of features d.

@@ -13,18 +13,18 @@ from torch_softucb.policies.statistics import PolicyKwargs
 
 
 class BootstrappedUCB(ArmPolicy):
-    """Plays argmax_i mu_hat_i + quantile of x_i . V^-1 sum_s w_s e_s x_s + correction, with residuals e_s, multipliers w_s.
+    """Policy that plays argmax_i mu_hat_i + q_i + correction, where q_i is a quantile of x_i . V^-1 sum_s w_s e_s x_s.
 
-    With normal multipliers the bootstrap distribution given the history is normal with standard deviation
-    sqrt(sum_k (x_i . V^-1 x_k)^2 Q_k), where Q_k is the sum of squared residuals of arm k. Its quantile at
-    1 - fail (1 - split) needs no draws; fail = 1 / (1 + t), as in the source. The second-order correction, in the source
-    sqrt(log(2 / (fail split)) / n) times a confidence radius, is
+    e_s are residuals and w_s random multipliers. With normal multipliers the bootstrap distribution given the history is
+    normal with standard deviation sqrt(sum_k (x_i . V^-1 x_k)^2 Q_k), where Q_k is the sum of squared residuals of arm k.
+    Its quantile at 1 - fail (1 - split) needs no draws; fail = 1 / (1 + t), as in the original paper. The second-order
+    correction, there sqrt(log(2 / (fail split)) / n) times a confidence radius, is
     subgaussian_r width_i^2 sqrt(2 log(1 / fail) log(2 / (fail split))); width_i is the linear counterpart of 1 / sqrt(n).
 
     Args:
         dim: number of features d.
         num_arms: number of arms K.
-        split: share of the failure probability that goes to the correction; delta of the source.
+        split: share of the failure probability that goes to the correction; delta of the original paper.
         subgaussian_r: R of the reward noise, in the correction.
         **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
             :class:`~torch_softucb.BanditPolicy`.

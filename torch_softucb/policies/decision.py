@@ -20,7 +20,7 @@ class Estimate(NamedTuple):
         mu_hat: ``(*B, K)`` estimated mean reward of each arm.
         width: ``(*B, K)`` norm of each arm in the inverse Gram matrix V^-1.
         num_observations: ``()`` or ``(*B,)`` number of observations so far, float64 or the dtype of ``mu_hat``.
-        gamma: ``()`` or ``(*B,)`` coldness of the previous round, likewise.
+        gamma: ``()`` or ``(*B,)`` coldness of the previous round, in the same dtype.
         perturb: function from standard normal z ``(*B, d)`` to x_i . V^-1/2 z ``(*B, K)``.
         arms: ``(K, d)`` or ``(*B, K, d)`` features.
         root: ``(*B, d, d)`` factor of V^-1, root root^T = V^-1.
@@ -58,7 +58,7 @@ class Slate(NamedTuple):
 
 
 class NativeRule(NamedTuple):
-    """Decision rule in numbers, for the native kernel (:mod:`torch_softucb.simulation.backends.native`).
+    """Decision rule as plain numbers, for the native kernel (:mod:`torch_softucb.simulation.backends.native`).
 
     Attributes:
         rule: ``"soft_current"``, ``"soft_lagged"``, ``"soft_smooth"``, ``"greedy"`` or ``"thompson"``.
@@ -91,7 +91,7 @@ class Decision:
         gamma: ``(*B,)`` coldness behind ``probs``, for softmax policies.
         next_gamma: ``(*B,)`` coldness that the next round uses with ``coldness="lagged"``.
         features: ``(K, d)`` or ``(*B, K, d)`` arms that the decision is about; set by :class:`~torch_softucb.SoftUCBHead`.
-        bandit: ``(N,)`` rows of the policy's batch whose statistics were used; set by the head, too.
+        bandit: ``(N,)`` rows of the policy's batch whose statistics were used; also set by the head.
         situation: ``(*B, F)`` inputs of the :class:`~torch_softucb.BetaModule`, if beta is a module.
     """
 

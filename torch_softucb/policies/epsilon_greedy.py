@@ -13,7 +13,7 @@ from torch_softucb.policies.statistics import PolicyKwargs
 
 
 class EpsilonGreedy(BanditPolicy):
-    """Plays the arm with the largest mu_hat with probability 1 - epsilon, else any allowed arm; ties share the probability.
+    """Policy that plays the arm with the largest mu_hat or, with probability epsilon, any allowed arm; ties share equally.
 
     Args:
         dim: number of features d.

@@ -23,7 +23,7 @@ def estimate_arms(
     convert_memory: bool,
     sums: Tensor | None,  # (*B, 3)
 ) -> Estimate:
-    """Mean and width of each arm.
+    """Estimate the mean and width of each arm.
 
     Args:
         where: class of the policy, for error messages.
@@ -34,14 +34,14 @@ def estimate_arms(
         sums: the estimate's ``running_sums``.
     """
     many = values_readable(arms) and pending is None and state.b.dim() == 1 and arms.numel() > MAX_FEATURES
-    # statistics are float64; a float32 product loses sqrt(cond(V)) * 6e-8
+    # statistics are float64; a float32 product has a relative error of up to sqrt(cond(V)) * 6e-8
     dtype = arms.dtype if many and F.low_precision_suffices(state.V, state.root, arms.dtype) else torch.float64
     root, b = state.root.to(dtype), state.b.to(dtype)
     if many and not torch.is_grad_enabled():
         mu_hat, width = _ridge_estimate_blocks(arms, root, b)
     else:
         mu_hat, width = _ridge_estimate(arms.to(dtype), root, b)
-    # NaN or inf in a feature always reaches mu_hat (0 * inf is NaN), which is smaller
+    # mu_hat is smaller than arms, and NaN or inf in a feature always reaches it (0 * inf is NaN)
     if values_readable(mu_hat) and not math.isfinite(mu_hat.detach().sum().item()):
         check_finite(where, "arms", arms)
     if pending is not None:

@@ -13,14 +13,14 @@ from torch_softucb.policies.reward_range import RangedArmPolicy, RangeKwargs
 
 
 class EXP3(RangedArmPolicy):
-    """Plays p = (1 - exploration) softmax(log w) + exploration / K.
+    """Policy that plays p = (1 - exploration) softmax(log w) + exploration / K.
 
     A reward r in [0, 1] of an arm that was played with probability p adds exploration r / (p K) to its log w.
 
     Args:
         dim: number of features d; EXP3 does not use them.
         num_arms: number of arms K.
-        exploration: gamma of the source; :meth:`theoretical` derives it from the horizon.
+        exploration: gamma of the original paper; :meth:`theoretical` derives it from the horizon.
         reward_low: reward that counts as 0; rewards are scaled, not clipped.
         reward_high: reward that counts as 1.
         **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
@@ -49,7 +49,7 @@ class EXP3(RangedArmPolicy):
 
     @classmethod
     def theoretical(cls, dim: int, num_arms: int, *, horizon: int, **policy_kwargs: Unpack[RangeKwargs]) -> Self:
-        """Build EXP3 with exploration = min(1, sqrt(K ln K / ((e - 1) T))), Corollary 4.2 of the source.
+        """Build EXP3 with exploration = min(1, sqrt(K ln K / ((e - 1) T))), Corollary 4.2 of the original paper.
 
         Args:
             dim: number of features d.

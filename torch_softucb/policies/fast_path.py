@@ -15,11 +15,11 @@ from torch_softucb.checks import values_readable
 from torch_softucb.policies.rows import RowLayout
 
 Array = NDArray[np.float64]
-MAX_FEATURES = 2**14  # K * d; beyond, the arithmetic dominates and torch is as fast
+MAX_FEATURES = 2**14  # largest K * d; above it the arithmetic dominates and torch is as fast
 
 
 def applies(row: Tensor, features: Tensor, dims: int) -> bool:
-    """Return whether numpy can handle these features: one bandit on the CPU, ``dims`` dims, no gradient, not traced."""
+    """Return whether numpy can handle these features: one bandit, CPU, ``dims`` dimensions, no gradient, not traced."""
     too_many = features.numel() > MAX_FEATURES
     if row.dim() != 1 or features.dim() != dims or too_many or not row.is_cpu or features.requires_grad:
         return False
@@ -27,7 +27,7 @@ def applies(row: Tensor, features: Tensor, dims: int) -> bool:
 
 
 def estimate(row: Tensor, arms: Tensor, layout: RowLayout) -> tuple[Array, Array]:  # (size,), (K, d) -> (K,), (K,)
-    """Mean and width of each arm; twin of :func:`torch_softucb.functional.ridge_estimate`."""
+    """Return the mean and width of each arm; twin of :func:`torch_softucb.functional.ridge_estimate`."""
     numbers, dim = row.numpy(), layout.dim
     root, b = numbers[layout.root].reshape(dim, dim), numbers[layout.b]
     w = arms.numpy().astype(np.float64) @ root
@@ -60,7 +60,7 @@ def soft_choice(
     carried: float | None,
     mask: NDArray[np.bool_] | None,  # (K,)
 ) -> SoftChoice:
-    """SoftUCB's decision; twin of soft_ucb_index, coldness or smooth_coldness, and arm_probabilities.
+    """Compute SoftUCB's decision; twin of soft_ucb_index, coldness or smooth_coldness, and arm_probabilities.
 
     Args:
         mu_hat: estimated mean reward of each arm.
@@ -127,7 +127,7 @@ def observe_in_place(
 
 
 def observe(row: Array, x: Array, reward: float, gamma: float, layout: RowLayout) -> Array:  # (size,), (d,) -> (size,)
-    """Row after one more observation, between two refreshes; twin of :func:`torch_softucb.policies.rows.observe_one`."""
+    """Return the row after one observation, without a refresh; twin of :func:`torch_softucb.policies.rows.observe_one`."""
     new, dim = row.copy(), layout.dim
     V, root, b = new[layout.V].reshape(dim, dim), new[layout.root].reshape(dim, dim), new[layout.b]
     V += x[:, None] * x

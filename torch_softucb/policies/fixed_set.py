@@ -69,7 +69,7 @@ class ArmPolicy(BanditPolicy):
 
 
 def gram(estimate: Estimate) -> Tensor:  # (*B, K, K)
-    """x_i . V^-1 x_j for all pairs of arms."""
+    """Return x_i . V^-1 x_j for all pairs of arms."""
     half = estimate.arms @ estimate.root
     return half @ half.mT
 

@@ -1,4 +1,4 @@
-"""Learnable parameters of SoftUCB: the confidence width beta and, if wanted, delta of Eq. 9."""
+"""Learnable parameters of SoftUCB: the confidence width beta and, optionally, delta of Eq. 9."""
 
 import math
 from typing import Any, Self, Unpack
@@ -14,7 +14,7 @@ from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.decision import Estimate
 from torch_softucb.policies.statistics import PolicyKwargs
 
-_MAX_LOGIT = 14.0  # delta 0.9999992, all but LinUCB
+_MAX_LOGIT = 14.0  # delta = 0.9999992, practically LinUCB
 
 
 class LearnableConfidence(BanditPolicy):

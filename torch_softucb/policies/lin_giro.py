@@ -12,15 +12,15 @@ from torch_softucb.policies.sampled import sampled_decision
 
 
 class LinGiro(RangedArmPolicy):
-    """Fits ridge regression to a bootstrap of rewards and pseudo-rewards, and plays its best arm.
+    """Policy that fits ridge regression to a bootstrap of rewards and pseudo-rewards, and plays its best arm.
 
-    Each reward comes with ``pseudo`` pseudo-rewards at the low end and as many at the high end. From the list of each arm,
-    as many entries as it has are drawn with replacement.
+    Each reward comes with ``pseudo`` pseudo-rewards at the low end and as many at the high end. The list of each arm
+    is resampled with replacement to its full length.
 
     With ridge weight (1 + 2 a) alpha, theta = V^-1 sum_k x_k R_k / (1 + 2 a), where R_k is the sum of arm k's draw. R_k is
-    approximated as normal with the exact mean and variance of that sum, which depend on the first two moments of the arm's
-    rewards only. A decision takes K random numbers whatever the length of the history.
-    The first d rounds play d arms that span the features; the source plays each arm once, which features make unnecessary.
+    approximated as normal with the exact mean and variance of that sum, which depend only on the first two moments of the
+    arm's rewards. A decision takes K random numbers whatever the length of the history. The first d rounds play d arms that
+    span the features; the original paper, without features, plays each arm once.
 
     Args:
         dim: number of features d.

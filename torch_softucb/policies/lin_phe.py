@@ -12,14 +12,14 @@ from torch_softucb.policies.sampled import sampled_decision
 
 
 class LinPHE(RangedArmPolicy):
-    """Fits ridge regression to rewards and random pseudo-rewards, and plays its best arm.
+    """Policy that fits ridge regression to rewards and random pseudo-rewards, and plays its best arm.
 
-    Each past reward comes with ``perturbation`` pseudo-rewards, fair coins between ``reward_low`` and ``reward_high``.
+    Each past reward comes with ``perturbation`` pseudo-rewards, each ``reward_low`` or ``reward_high`` by a fair coin flip.
 
-    With ridge weight (1 + a) alpha, as in the source, theta = V^-1 (b + sum_k x_k U_k) / (1 + a), where U_k is the sum of
-    arm k's a n_k pseudo-rewards. The binomial number of heads is approximated by a normal one, rounded to a whole number
-    within [0, a n_k] (total variation below 0.01), so a decision takes K random numbers whatever the length of the history.
-    The first d rounds play d arms that span the features, as in the source.
+    With ridge weight (1 + a) alpha, as in the original paper, theta = V^-1 (b + sum_k x_k U_k) / (1 + a), where U_k is the
+    sum of arm k's a n_k pseudo-rewards. The binomial number of heads is approximated by a normal variable, rounded to a
+    whole number within [0, a n_k] (total variation below 0.01), so a decision takes K random numbers whatever the length of
+    the history. The first d rounds play d arms that span the features, as in the original paper.
 
     Args:
         dim: number of features d.

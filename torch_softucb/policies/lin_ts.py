@@ -26,7 +26,7 @@ class RunningScale(NamedTuple):
 
 
 class LinTS(BanditPolicy):
-    """Draws theta ~ N(theta_hat, scale^2 V^-1) and plays its best arm.
+    """Policy that draws theta ~ N(theta_hat, scale^2 V^-1) and plays its best arm.
 
     ``decision.probs`` is None: the probability that an arm is the best of a draw has no closed form.
 

@@ -19,7 +19,7 @@ class RunningRadius(NamedTuple):
     Attributes:
         subgaussian_r: R of the reward noise.
         fail_prob: probability that a confidence bound fails.
-        theta_bound: bound of the length of the parameter vector.
+        theta_bound: bound on the length of the parameter vector.
     """
 
     subgaussian_r: float
@@ -28,7 +28,7 @@ class RunningRadius(NamedTuple):
 
 
 class LinUCB(BanditPolicy):
-    """Plays argmax_i mu_hat_i + beta width_i; arms that tie share the probability.
+    """Policy that plays argmax_i mu_hat_i + beta width_i; tied arms share the probability.
 
     Args:
         dim: number of features d.
@@ -71,7 +71,7 @@ class LinUCB(BanditPolicy):
             subgaussian_r: R of the reward noise.
             fail_prob: probability that a confidence bound fails.
             horizon: number of rounds T; by default the radius grows with the current round t.
-            theta_bound: bound of the length of the parameter vector.
+            theta_bound: bound on the length of the parameter vector.
             **policy_kwargs: as in the constructor.
         """
         radius = RunningRadius(subgaussian_r, fail_prob, theta_bound)

@@ -32,7 +32,7 @@ class PhaseMemory(NamedTuple):
 
 
 class PhasedElimination(ArmPolicy):
-    """Explores in phases by a G-optimal design, and drops arms that are clearly worse after each phase.
+    """Policy that explores in phases by a G-optimal design and drops arms that are clearly worse after each phase.
 
     In phase l = 1, 2, ..., with a G-optimal design p over the arms that are left and its norm g, each arm is pulled
     ceil(2 R^2 g p / e^2 log(K l (l + 1) / fail_prob)) times, e = 2^-l. Then all arms are dropped whose estimate from the
@@ -41,7 +41,7 @@ class PhasedElimination(ArmPolicy):
     Args:
         dim: number of features d.
         num_arms: number of arms K.
-        subgaussian_r: R of the reward noise; 1 in the source.
+        subgaussian_r: R of the reward noise; 1 in the book.
         fail_prob: probability that the best arm is ever dropped.
         **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
             :class:`~torch_softucb.BanditPolicy`.
@@ -112,7 +112,7 @@ class PhasedElimination(ArmPolicy):
         return kept
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
-        """Play the first allowed arm that the plan still wants, after planning the next phase if the last one is done."""
+        """Play the first allowed arm with pulls left in the plan, after planning the next phase if the last one is done."""
         mu_hat = estimate.mu_hat
         check_arms_fit("PhasedElimination", self.num_arms, mu_hat.shape[-1])
         memory = self.planned(estimate.memory.expand(*mu_hat.shape[:-1], -1), estimate.arms, mask)

@@ -11,7 +11,7 @@ from torch_softucb.policies.statistics import PolicyKwargs
 
 
 class RangeKwargs(PolicyKwargs, total=False):
-    """Keyword arguments of policies with a reward range, beside those of every policy.
+    """Keyword arguments of policies with a reward range, in addition to those of every policy.
 
     Attributes:
         reward_low: lower end of the reward range, 0 by default.

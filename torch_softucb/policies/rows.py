@@ -14,8 +14,8 @@ from torch_softucb import functional as F
 from torch_softucb.errors import NumericalError
 from torch_softucb.functional.ridge import _ridge_root, _ridge_root_update
 
-CACHE_ERROR_TOLERANCE = 1e-6  # a healthy cache is 1e-8 or better off at cond(V) 5e8; see tests/policies/test_numerics.py
-CACHE_ERROR_LIMIT = 1e-4  # where V itself has no more digits than that (cond(V) 1e11 and beyond)
+CACHE_ERROR_TOLERANCE = 1e-6  # an intact cache is off by at most 1e-8 at cond(V) 5e8; see tests/policies/test_numerics.py
+CACHE_ERROR_LIMIT = 1e-4  # at cond(V) of 1e11 and above, where V itself is not more accurate
 
 
 class RidgeState(NamedTuple):
@@ -43,7 +43,7 @@ class RowLayout:
 
     Args:
         dim: number of features d.
-        memory_size: M, numbers that the policy keeps in addition.
+        memory_size: M, number of values that the policy keeps in addition.
 
     Attributes:
         V, root, b, memory: slices of a row.
@@ -67,7 +67,7 @@ class RowLayout:
         self.size = self.gamma + 1
 
     def fresh(self, batch_shape: tuple[int, ...], ridge_alpha: float, memory: Tensor) -> Tensor:  # (M,) -> (*B, size)
-        """Rows of bandits without observations: V = alpha I."""
+        """Return the rows of bandits without observations: V = alpha I."""
         eye = torch.eye(self.dim, dtype=torch.float64, device=memory.device).flatten()
         b, numbers = (torch.zeros(size, dtype=torch.float64, device=memory.device) for size in (self.dim, 2))
         row = torch.cat((eye * ridge_alpha, eye / math.sqrt(ridge_alpha), b, memory.to(b), numbers))
@@ -83,7 +83,7 @@ class RowLayout:
 
 
 def pack(state: RidgeState) -> Tensor:  # (*B, size)
-    """Rows in the order of :class:`RowLayout`."""
+    """Pack statistics into rows, in the order of :class:`RowLayout`."""
     numbers = torch.stack((state.num_observations, state.gamma), dim=-1)
     return torch.cat((state.V.flatten(-2), state.root.flatten(-2), state.b, state.memory, numbers), dim=-1)
 

@@ -67,7 +67,7 @@ class SampledDecision(Decision):
 def sampled_decision(
     policy_name: str, estimate: Estimate, mask: Tensor | None, draw: Callable[[Tensor], Tensor], *, num_normals: int
 ) -> SampledDecision:
-    """Decision whose index is drawn by ``draw`` from ``num_normals`` standard normal numbers per bandit."""
+    """Build a decision whose index is drawn by ``draw`` from ``num_normals`` standard normal numbers per bandit."""
     return SampledDecision(
         probs=None,  # type: ignore[arg-type]  # the one field that such a decision lacks
         index=estimate.mu_hat,

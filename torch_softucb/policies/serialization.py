@@ -95,7 +95,7 @@ def save_policy(path: str | os.PathLike[str], policy: BanditPolicy, *, notes: Ma
 
 
 def load_policy(path: str | os.PathLike[str], *, device: torch.device | str | None = None) -> BanditPolicy:
-    """Load a policy that :func:`save_policy` wrote; its decisions and further updates are equal bit by bit.
+    """Load a policy that :func:`save_policy` wrote; its decisions and further updates are bit-identical.
 
     Args:
         path: file to read.
@@ -149,14 +149,14 @@ def _check_names(what: str, given: object, expected: set[str]) -> None:
 
 
 def _int64(text: str) -> int:
-    """Convert a whole number that torch can hold; refuse any other, NaN and Infinity too."""
+    """Parse an integer that fits into int64; reject any other number, including NaN and Infinity."""
     if len(text) > 20 or not text.removeprefix("-").isdigit() or not -(2**63) <= int(text) < 2**63:
         raise ValueError(f"numbers must be finite and fit into 64 bits, got {text[:20]}")
     return int(text)
 
 
 def _read_record(metadata: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """Class and settings, after comparing all declared sizes with the tensors in the file."""
+    """Return class and settings, after comparing all declared sizes with the tensors in the file."""
     if not {"policy", "sha256"} <= set(metadata):
         raise ValueError("is not a file of save_policy: its metadata has no policy and sha256")
     record: dict[str, Any] = json.loads(metadata["policy"], parse_int=_int64, parse_constant=_int64)
@@ -223,7 +223,7 @@ def _build(
 
 
 def _beta_init(beta: object, tensors: Mapping[str, Tensor]) -> Tensor | BetaModule:
-    """Beta of the right shape; its values are loaded with the state dict."""
+    """Return a beta of the right shape; its values are loaded with the state dict."""
     if beta is None:
         return torch.zeros_like(_tensor(tensors, "raw_beta", None))
     _check_names("beta", beta, {"module", "settings"})

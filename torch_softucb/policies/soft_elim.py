@@ -14,15 +14,15 @@ from torch_softucb.policies.statistics import PolicyKwargs
 
 
 class SoftElim(BanditPolicy):
-    """Plays arm i with probability proportional to exp(-S_i), S_i = 2 rate gap_i^2 / width_i^2.
+    """Policy that plays arm i with probability proportional to exp(-S_i), S_i = 2 rate gap_i^2 / width_i^2.
 
-    The gap is max_j mu_hat_j - mu_hat_i. In the source 1 / width_i^2 is the number of pulls of arm i; with features it
-    measures the information from the pulls of all arms. An arm of width 0 is known exactly and is played only if its gap
+    The gap is max_j mu_hat_j - mu_hat_i. In the original paper 1 / width_i^2 is the number of pulls of arm i; with features
+    it measures the information from the pulls of all arms. An arm of width 0 is known exactly and is played only if its gap
     is 0.
 
     Args:
         dim: number of features d.
-        rate_init: initial value of the learnable rate, >= 0; gamma of the source, where it is 1 by default.
+        rate_init: initial value of the learnable rate, >= 0; gamma in the original paper, 1 by default there.
         **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
             :class:`~torch_softucb.BanditPolicy`.
 
@@ -51,7 +51,7 @@ class SoftElim(BanditPolicy):
         return F.nonnegative(self.raw_rate)
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
-        """Softmax over the squared ratio of gap and width."""
+        """Compute the softmax over the squared ratio of gap to width."""
         mu_hat, width = estimate.mu_hat, estimate.width
         gap = masked(mu_hat, mask).amax(-1, keepdim=True) - mu_hat
         least = torch.finfo(mu_hat.dtype).tiny ** 0.25

@@ -82,7 +82,7 @@ class SoftUCBPolicy(LearnableConfidence):
         """Build a policy that needs no tuning.
 
         Its beta comes from a network that was trained on problems of many sizes, and delta was learned with it. It expects
-        features of length about 1 and rewards of size about 1; the noise level is estimated on the way.
+        features of length about 1 and rewards of size about 1; the noise level is estimated as rewards arrive.
 
         Args:
             dim: number of features d.

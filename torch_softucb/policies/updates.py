@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_softucb import functional as F
 from torch_softucb.policies.rows import RidgeState, RowLayout, forget, observe_many, observe_one, pack
 
-_MAX_WAVES = 4  # up to so many observations of one row, single updates cost less than a new factorisation
+_MAX_WAVES = 4  # up to this many observations per row, single updates cost less than a new factorisation
 
 
 class UpdateRule(NamedTuple):
@@ -22,7 +22,7 @@ class UpdateRule(NamedTuple):
     Attributes:
         layout: positions within a row.
         ridge_alpha: ridge weight alpha.
-        refresh_every: recompute a row's cache after so many single observations.
+        refresh_every: recompute a row's cache after this many single observations.
         keeps_sums: whether the memory holds the number of observations and sum y^2.
         next_gamma: function from the carried coldness ``(*B,)`` to the one after the update.
         remember: function of a memory ``(*B, M)`` and a keyword ``reward`` ``(*B,)`` that returns the new memory; None
@@ -37,7 +37,7 @@ class UpdateRule(NamedTuple):
     remember: Callable[..., Tensor] | None
 
     def old_state(self, rows: Tensor, discount: float) -> RidgeState:  # (*B, size)
-        """Statistics in these rows after one step of forgetting."""
+        """Return the statistics in these rows after one step of forgetting."""
         old = self.layout.unpack(rows)
         if discount == 1.0:
             return old
@@ -53,7 +53,7 @@ def updated_rows(
     rule: UpdateRule,
     discount: float,
 ) -> tuple[Tensor | None, Tensor]:  # (n,) ids, (n, size); or None, (*B, size)
-    """Rows that changed, and their new values. The ids are None if all rows changed.
+    """Return the ids of the rows that changed, or None if all did, and the new values of these rows.
 
     Each row is discounted once, however many observations it gets.
     """
@@ -68,7 +68,7 @@ def updated_rows(
 
 
 def _observe(old: RidgeState, x: Tensor, reward: Tensor, rule: UpdateRule) -> Tensor:
-    """One or n observations for each row."""
+    """Add one or n observations to each row."""
     if rule.remember is not None:
         old = old._replace(memory=rule.remember(old.memory, reward=reward))
     if rule.keeps_sums:
@@ -83,7 +83,7 @@ def _observe(old: RidgeState, x: Tensor, reward: Tensor, rule: UpdateRule) -> Te
 
 
 def _observe_waves(old: RidgeState, group: Tensor, x: Tensor, reward: Tensor, rule: UpdateRule) -> Tensor:
-    """Few observations per row: first the first one of every row, then the second of the rows that have one, and so on."""
+    """Add few observations per row: the first one of every row, then the second of the rows that have one, and so on."""
     gamma = rule.next_gamma(old.gamma)
     order = group.argsort(stable=True)
     starts = torch.searchsorted(group[order], torch.arange(len(old.num_observations), device=group.device))
@@ -101,7 +101,7 @@ def _observe_waves(old: RidgeState, group: Tensor, x: Tensor, reward: Tensor, ru
 
 
 def _observe_groups(old: RidgeState, group: Tensor, x: Tensor, reward: Tensor, rule: UpdateRule) -> Tensor:
-    """Many observations per row, as sums over each row's observations."""
+    """Add many observations per row, as sums over each row's observations."""
     gamma = rule.next_gamma(old.gamma)
     x, reward = x.reshape(len(group), -1, rule.layout.dim), reward.reshape(len(group), -1)
     dV = torch.zeros_like(old.V).index_add(0, group, x.mT @ x)

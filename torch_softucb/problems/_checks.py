@@ -40,7 +40,7 @@ def check_noise_std(where: str, noise_std: float | Tensor, batch: torch.Size) ->
 def check_has_rows(where: str, batch: torch.Size) -> None:
     """Require a batch dimension to select from."""
     if not batch:
-        raise IndexError(f"{where}: a single problem cannot be indexed; use it as it is, or .repeat(count)")
+        raise IndexError(f"{where}: a single problem cannot be indexed; use it directly, or .repeat(count)")
 
 
 def check_ids(where: str, ids: Tensor, batch: torch.Size) -> None:

@@ -27,8 +27,8 @@ class BanditProblem:
         mask: True where an arm may be played, of shape ``(K,)`` or ``(*B, K)``; None allows all arms.
         ids: int64 id of every trajectory, of shape ``(*B,)``; counted from 0 by default. Random numbers are keyed by it, so
             ``problem[32:64]`` plays exactly as it does as part of ``problem``.
-        rotated_means: mean rewards after theta has rotated by a quarter turn, of shape ``(*B, K)``. None: the rewards do not
-            drift.
+        rotated_means: mean rewards after theta has rotated by a quarter turn, of shape ``(*B, K)``; None if the
+            rewards do not drift.
         drift_rate: angle in radians per round by which theta rotates, a number or a tensor of shape ``(*B,)``.
 
     Example:

@@ -24,7 +24,7 @@ def load_jester(path: str | os.PathLike[str] | None = None, *, num_items: int = 
         Table of shape ``(users, num_items)`` without gaps, jokes in the order of the file.
 
     Raises:
-        DataError: the file is missing or malformed; the message names the file and, where there is one, the line.
+        DataError: the file is missing or malformed; the message names the file and, if known, the line.
     """
     where = "load_jester"
     file = find_table(where, path, ["jester-data-1.csv"], ["jester", "."])

@@ -41,7 +41,7 @@ def load_movielens(path: str | os.PathLike[str] | None = None) -> Ratings:
             ``ml-1m``, ``ml-100k`` and ``ml-latest-small`` in ``$SOFTUCB_DATA``.
 
     Raises:
-        DataError: the file is missing or malformed; the message names the file and, where there is one, the line.
+        DataError: the file is missing or malformed; the message names the file and, if known, the line.
     """
     where = "load_movielens"
     file = find_table(where, path, _NAMES, ["ml-1m", "ml-100k", "ml-latest-small", "."])

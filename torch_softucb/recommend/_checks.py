@@ -9,7 +9,7 @@ from torch_softucb.policies.base import BanditPolicy
 
 
 def check_head_policy(where: str, policy: BanditPolicy, dim: int) -> None:
-    """Check that feedback may come late and in any order, and that propensities are exact."""
+    """Check that the policy accepts feedback late and in any order, and that its propensities are exact."""
     if policy.remembers or policy.carries_gamma:
         name = type(policy).__name__ + ("" if policy.remembers else " with coldness='lagged'")
         raise ValueError(
@@ -20,7 +20,7 @@ def check_head_policy(where: str, policy: BanditPolicy, dim: int) -> None:
         raise ValueError(f"{where}: policy must have dim 2 or more for an intercept and a feature, got {policy.dim}")
     if policy.dtype not in (torch.float32, torch.float64):
         raise TypeError(
-            f"{where}: policy must be float32 or float64, because shorter propensities are not exact, got {policy.dtype}"
+            f"{where}: policy must be float32 or float64, as lower precision makes propensities inexact, got {policy.dtype}"
         )
 
 

@@ -10,7 +10,7 @@ from torch_softucb.checks import check_finite, check_integer, check_shape
 
 
 class FeatureMap(nn.Module):
-    """Optional normalisation and intercept.
+    """Module that normalises features and appends an intercept; both are optional.
 
     The normalisation changes only when :meth:`fit` is called, because statistics collected from other features would
     become meaningless. It is part of ``state_dict``, in float64.
@@ -87,7 +87,7 @@ class FeatureMap(nn.Module):
         )
         if own != saved:
             raise ValueError(
-                f"FeatureMap: the state is of a head with {saved}, got it for one with {own}; "
+                f"FeatureMap: the state is of a head with {saved}, but this head has {own}; "
                 "construct the head with the same settings"
             )
 

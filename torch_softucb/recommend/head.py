@@ -202,9 +202,9 @@ class SoftUCBHead(DecisionIds):
         x: Tensor,  # (n, d)
         bandit: Tensor,  # (n,)
     ) -> Tensor:  # (n,) bool
-        """Open decisions again that were served before a restart, and continue the ids after them.
+        """Reopen decisions that were served before a restart, and continue the ids after them.
 
-        Returns which of them were opened; ids that this head has given itself are left alone.
+        Returns which of them were opened; ids that this head has issued itself are left alone.
         """
         new = torch.tensor([not self.has_given(decision) for decision in id.tolist()], dtype=torch.bool)
         if bool(new.any()):
@@ -235,7 +235,7 @@ class SoftUCBHead(DecisionIds):
     @torch.inference_mode(False)
     @torch.no_grad()
     def refit(self, batches: Iterable[Replay]) -> int:
-        """Rebuild the statistics from past requests with the encoder as it is now; returns the number of rewards used.
+        """Rebuild the statistics from past requests with the current encoder; returns the number of rewards used.
 
         Takes effect as a whole, or raises and changes nothing. Each batch is one step of forgetting, as a feedback call is.
         Open decisions keep the features with which they were served. Write a checkpoint afterwards: the log does not

@@ -23,9 +23,9 @@ def _split(decision: int) -> tuple[int, int]:
 class DecisionIds(nn.Module):
     """Base class of modules that number their decisions.
 
-    An id is the number of the replica followed by a counter. The counter never starts again, not even under another replica
-    number, so an id below the counter that carries one of the replica numbers used so far has been given. The id also keys
-    the random draw of its decision. Both buffers are part of ``state_dict``.
+    An id is the number of the replica followed by a counter. The counter never restarts, not even under another replica
+    number, so an id below the counter with one of the replica numbers used so far has been issued. The id also keys the
+    random draw of its decision. Both buffers are part of ``state_dict``.
 
     Args:
         seed: seed of the random draws.
@@ -56,7 +56,7 @@ class DecisionIds(nn.Module):
         """Start another random stream and use another replica number for the ids that follow.
 
         Call it in each replica that was loaded from the same checkpoint. Otherwise the replicas draw the same numbers and
-        give the same ids.
+        issue the same ids.
 
         Args:
             seed: seed of the draws; by default from the operating system.
@@ -71,18 +71,18 @@ class DecisionIds(nn.Module):
         self._use_replica(replica)
 
     def has_given(self, decision: int) -> bool:
-        """Return whether this id was given before, whether its decision is still open or not."""
+        """Return whether this id was issued before, whether or not its decision is still open."""
         replica, counter = _split(decision)
         return decision >= 0 and counter < int(self.stream[1]) and replica in self.replicas.tolist()
 
     def continue_after(self, decision: int) -> None:
-        """Give only ids that follow this one, which the same module gave before it was restarted."""
+        """Issue only ids that follow this one, which the same module issued before it was restarted."""
         replica, counter = _split(decision)
         self.stream[1] = max(int(self.stream[1]), counter + 1)
         self._use_replica(replica)
 
     def _next_ids(self, shape: tuple[int, ...]) -> Tensor:
-        """Return the next ids; they count as given once :meth:`_advance` is called."""
+        """Return the next ids; they count as issued once :meth:`_advance` is called."""
         first = _join(self.replicas[-1], self.stream[1])
         return first + torch.arange(torch.Size(shape).numel(), device=self.stream.device).view(shape)
 

@@ -24,7 +24,7 @@ class OnlineBeta(nn.Module):
 
     Args:
         policy: a policy with one beta for all bandits.
-        horizon: T, the number of decisions per bandit that beta is learned for; afterwards beta stays as it is.
+        horizon: T, the number of decisions per bandit that beta is learned for; afterwards beta no longer changes.
         eta: weight of the constraint. ``auto`` makes it a dual variable that finds the beta of ``target_coverage`` from the
             rewards, which must then be passed to :meth:`observe`.
         lr: learning rate; with ``auto``, a step is at most lr times the size of beta and of the estimates' errors.
@@ -97,7 +97,7 @@ class OnlineBeta(nn.Module):
         """
         dual = check_dual("OnlineBeta.observe", self.dual)
         (policy,) = self._policy
-        predicted = policy(x.unsqueeze(-2), bandit=bandit)  # every item by itself
+        predicted = policy(x.unsqueeze(-2), bandit=bandit)  # one request per item
         check_shape("OnlineBeta.observe", "reward", reward.shape, reward.shape == x.shape[:-1], f"{tuple(x.shape[:-1])}")
         check_finite("OnlineBeta.observe", "reward", reward)
         mu_hat, width = (value.squeeze(-1).reshape(-1) for value in (predicted.mu_hat, predicted.width))

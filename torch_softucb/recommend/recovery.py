@@ -1,4 +1,4 @@
-"""Bring a head back after a crash, from its last checkpoint and the log records written since."""
+"""Restore a head after a crash, from its last checkpoint and the log records written since."""
 
 import os
 import pickle
@@ -66,7 +66,7 @@ def restart(
         raise ValueError(f"restart: {folder} holds no decision log; use the folder of the head's DecisionLog")
     if start.segment > max(numbers):
         raise ValueError(
-            f"restart: the checkpoint is ahead of the log in {folder}, they do not belong together; use the folder that "
+            f"restart: the checkpoint is ahead of the log in {folder}: they do not belong together; use the folder that "
             "the checkpoint was saved with"
         )
     count, betas = 0, None

@@ -1,4 +1,4 @@
-"""Evaluate a policy that learns on a log, using the events in which it would have made the logged choice."""
+"""Evaluate a learning policy on a log, using the events in which it would have made the logged choice."""
 
 import math
 from typing import NamedTuple

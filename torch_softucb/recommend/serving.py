@@ -55,9 +55,9 @@ def draw_items(
     Args:
         decision: the policy's decision for these requests.
         key: key of the random stream.
-        ids: id of each request; of a slate, the id of its first item.
+        ids: id of each request; for a slate, the id of its first item.
         k: number of items per slate; None for single items.
-        num_normals: normal numbers per decision that the policy draws with; 0 if it draws from probabilities.
+        num_normals: standard normal numbers that the policy draws with, per decision; 0 if it draws from probabilities.
 
     Returns:
         The arms, (*B,) or (*B, k), and their probabilities of the same shape, None where there is no closed form.

@@ -48,11 +48,11 @@ class ArmFeatures:
         return norm_sq.view(-1, *[1] * self.batch_dims) if self.shared else norm_sq
 
     def project(self, u: Tensor) -> Tensor:  # (d, *B) -> (K, *B)
-        """Inner product of every arm with ``u``."""
+        """Return the inner product of every arm with ``u``."""
         if self.shared:
             return (self.layout @ u.reshape(len(u), -1)).view(-1, *u.shape[1:])
         return self.workspace.multiply(self.layout, u.unsqueeze(1)).sum(0)
 
     def gather(self, arm: Tensor) -> Tensor:  # (*B,) -> (d, *B)
-        """Features of one arm per trajectory."""
+        """Return the features of one arm per trajectory."""
         return self._rows.index_select(0, (self._first_row + arm).flatten()).T.contiguous().view(-1, *arm.shape)

@@ -40,7 +40,7 @@ def _block_sizes(rounds: range, recorded: Callable[[int], bool], longest: int) -
 
 
 class PlayOptions(TypedDict, total=False):
-    """Options of a :class:`Simulation` that decide what a round computes and where; see there."""
+    """Options of a :class:`Simulation` that decide what a round computes and where."""
 
     gradient: bool
     scores: bool

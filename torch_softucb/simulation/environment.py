@@ -15,7 +15,7 @@ class Environment:
     Attributes:
         problem: the problems.
         means: mean reward of each arm, ``(K, *B)``; :meth:`apply_drift` overwrites it.
-        best: largest mean among the allowed arms, ``(*B,)``; overwritten likewise.
+        best: largest mean among the allowed arms, ``(*B,)``; also overwritten.
         noise_std: standard deviation of the reward noise, ``()`` or ``(*B,)``.
     """
 

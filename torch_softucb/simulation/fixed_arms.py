@@ -1,4 +1,4 @@
-"""Estimates of fixed arms, updated in place after every observation instead of solved for.
+"""Estimates of fixed arms, updated in place after every observation rather than solved for again.
 
 With w = root^T x_a, u = root w = V^-1 x_a, z = X u and s = 1 + |w|^2, an observation (a, y) changes width^2 by -z^2 / s and
 mu_hat by z (y - mu_hat_a) / s: O(Kd + d^2) per round.
@@ -29,7 +29,7 @@ class FixedArms:
     def estimate(self, state: PlayState, num_observations: Tensor) -> Estimate:  # (), ()
         """Return what a policy decides on, as ``(*B, K)`` views of the state.
 
-        ``num_observations`` is an argument, although the state knows it, because torch.compile must see a tensor.
+        ``num_observations`` is an argument, although the state has it, because torch.compile must see a tensor.
         """
         return Estimate(
             mu_hat=state.mu_hat.movedim(0, -1),
@@ -50,7 +50,7 @@ class FixedArms:
         return self.features.workspace.multiply(root, z).sum(1)
 
     def update(self, state: PlayState, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:  # (*B,), (*B,)
-        """Take in one reward per trajectory.
+        """Update the estimates with one reward per trajectory.
 
         Returns:
             The features of the arms and the scaled residuals. torch.compile computes outputs once; otherwise it would

@@ -32,7 +32,7 @@ class ForgettingArms(FixedArms):
         self.restored_ridge = (1 - discount) * ridge_alpha * eye  # (d, d, 1...) what V regains per round
 
     def update(self, state: PlayState, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:  # (*B,), (*B,)
-        """Discount the statistics, then take in one reward per trajectory."""
+        """Discount the statistics, then add one reward per trajectory."""
         assert state.V is not None
         assert state.b is not None
         x = self.features.gather(arm)

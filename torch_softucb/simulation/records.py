@@ -1,4 +1,4 @@
-"""What a rollout can record of a round."""
+"""Quantities of a round that a rollout can record."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Quantities that gradient estimators need of a round: the terms of Eq. 13 and the scores of a trajectory."""
+"""Quantities of a round that gradient estimators need: the terms of Eq. 13 and the scores of a trajectory."""
 
 import torch
 from torch import Tensor

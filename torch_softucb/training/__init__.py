@@ -1,4 +1,4 @@
-"""Learning beta with Lightning: offline (Algorithm 2), online (Algorithm 3), watched in TensorBoard."""
+"""Learn beta with Lightning, offline (Algorithm 2) or online (Algorithm 3), with logging to TensorBoard."""
 
 from torch_softucb.errors import BetaWarning
 from torch_softucb.learning.episode import Episode

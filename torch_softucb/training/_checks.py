@@ -64,10 +64,10 @@ def check_whole_horizon(where: str, rounds: int, steps: int, horizon: int) -> No
 
 
 def check_one_process(where: str, processes: int) -> None:
-    """Raise if online learning is asked for in several processes."""
+    """Raise if online learning is started in several processes."""
     if processes > 1:
         raise ValueError(
-            f"{where}: every trajectory learns by itself, in one process, got {processes}; "
+            f"{where}: online learning runs in one process, got {processes}; "
             "use devices=1, or SoftUCBOffline to learn one beta in several processes"
         )
 

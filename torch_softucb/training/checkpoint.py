@@ -1,4 +1,4 @@
-"""Checkpoints that are complete at every moment, and that load without running anything from the file."""
+"""Checkpoints that are never half written, and that load without running code from the file."""
 
 import pickle
 import zipfile
@@ -14,7 +14,7 @@ from torch_softucb.training._checks import check_training_checkpoint
 
 
 class AtomicCheckpointIO(CheckpointIO):
-    """Write checkpoints atomically and load them with ``weights_only=True``, whatever is asked for.
+    """Write checkpoints atomically and load them with ``weights_only=True``, whatever the caller passes.
 
     A process that is killed while it saves leaves the old file or the new one, never a part of one.
     """

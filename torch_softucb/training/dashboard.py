@@ -1,4 +1,4 @@
-"""What TensorBoard shows beside the scalar curves: grouped charts, histograms, figures, hyper-parameters."""
+"""TensorBoard output beyond the scalar curves: grouped charts, histograms, figures, hyper-parameters."""
 
 from typing import Any
 

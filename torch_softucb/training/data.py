@@ -1,4 +1,4 @@
-"""Data modules: problems for training, validation and test, from disjoint streams that can be entered at any step."""
+"""Data modules: problems for training, validation and test, from disjoint streams that can be resumed at any step."""
 
 import math
 from collections.abc import Iterator
@@ -80,9 +80,9 @@ class EpisodeDataModule(L.LightningDataModule):
     Attributes:
         trajectories: trajectories per training step, over all processes.
         num_steps: training steps.
-        eval_batches: batches of validation and of test.
-        eval_trajectories: trajectories of each of them.
-        seed: seed of everything.
+        eval_batches: number of batches in validation and in test.
+        eval_trajectories: trajectories per evaluation batch.
+        seed: seed of all random numbers.
     """
 
     trajectories: int
@@ -119,7 +119,7 @@ class EpisodeDataModule(L.LightningDataModule):
 
 
 class BanditDataModule(EpisodeDataModule):
-    """Synthetic problems (Sec. 5 of the paper) for learning beta.
+    """Data module of synthetic problems (Sec. 5 of the paper) for learning beta.
 
     Args:
         num_arms: K.
@@ -131,8 +131,8 @@ class BanditDataModule(EpisodeDataModule):
             played with new noise every time, as in the paper's offline setting.
         one_episode: every step continues the same trajectories (online learning). Validation then plays the baselines on the
             same problems and noise.
-        eval_trajectories: trajectories of validation and of test.
-        seed: seed of everything; training, validation and test have separate streams.
+        eval_trajectories: number of trajectories in validation and in test.
+        seed: seed of all random numbers; training, validation and test have separate streams.
     """
 
     eval_batches = 1
@@ -187,15 +187,15 @@ class BanditDataModule(EpisodeDataModule):
 
 
 class FamilyDataModule(EpisodeDataModule):
-    """One member of a family per step; validation and test play members that training never drew.
+    """Data module that serves one member of a family per step; validation and test use members that training never drew.
 
     Args:
-        family: what members are drawn from.
+        family: family that members are drawn from.
         trajectories: trajectories per step, over all processes.
         num_steps: training steps.
-        eval_members: members of validation and of test.
-        eval_trajectories: trajectories of each of those.
-        seed: seed of everything; training, validation and test have separate streams.
+        eval_members: number of members in validation and in test.
+        eval_trajectories: trajectories per evaluation member.
+        seed: seed of all random numbers; training, validation and test have separate streams.
     """
 
     def __init__(

@@ -16,15 +16,15 @@ from torch_softucb.training.data import planned_steps
 
 
 class SoftUCBMeta(L.LightningModule):
-    """Learn a module that computes beta from the situation, over problems of all sizes (:class:`Family`).
+    """Learn a module that computes beta from the situation, over problems of all sizes.
 
-    Every step plays one member of the family and follows the gradient of the whole trajectory's reward (estimator
-    ``trajectory``), divided by the step's mean regret. Without that division, noisy and long problems, whose regret is
-    large, would dominate the others.
+    Every step plays one member of a :class:`~torch_softucb.training.Family` and follows the gradient of the whole
+    trajectory's reward (estimator ``trajectory``), divided by the step's mean regret. Without that division, noisy and long
+    problems, whose regret is large, would dominate the others.
 
     Args:
         beta: the module; by default a :class:`~torch_softucb.SituationBeta`.
-        delta: Eq. 9's delta.
+        delta: delta of Eq. 9.
         learn_delta: learn delta too, one for the whole family.
         ridge_alpha: ridge weight.
         lr: learning rate of the default optimiser, Adam, falling to 0.
@@ -62,7 +62,7 @@ class SoftUCBMeta(L.LightningModule):
         return policy
 
     def configure_optimizers(self) -> Any:
-        """Adam with a cosine schedule, unless others are given."""
+        """Return Adam with a cosine schedule, unless others were given."""
         if self.make_optimizer is None:
             optimizer: torch.optim.Optimizer = torch.optim.Adam(self.parameters(), lr=self.lr, betas=(0.9, 0.98))
         else:

@@ -1,4 +1,4 @@
-"""What offline and online training share: a policy, an optimiser, logging, validation, checkpoints."""
+"""Base class of offline and online training: policy, optimiser, logging, validation, checkpoints."""
 
 import warnings
 from collections.abc import Mapping
@@ -70,9 +70,9 @@ class SoftUCBModule(L.LightningModule):
         self.register_buffer("played_beta", torch.full((), -1.0))
 
     def configure_optimizers(self) -> Any:
-        """SGD by default for the paper's estimators, so that a step is the paper's beta <- beta + lr g_hat."""
+        """Return the optimiser; SGD by default for the paper's estimators, whose step is beta <- beta + lr g_hat."""
         if self.make_optimizer is None:
-            # the number of steps is asked for only where it is needed: it may open a loader
+            # count the steps only where they are needed: counting may open a loader
             optimizer = self.default_optimizer(planned_steps(self.trainer) if self.needs_steps else None)
         else:
             optimizer = self.make_optimizer(self.policy.parameters())
@@ -87,7 +87,7 @@ class SoftUCBModule(L.LightningModule):
         return False
 
     def default_optimizer(self, steps: int | None = None) -> torch.optim.Optimizer:
-        """Build the optimiser that is used when none is given, for a run of so many steps."""
+        """Build the optimiser that is used when none is given, for a run of ``steps`` steps."""
         return torch.optim.SGD(self.policy.parameters(), lr=self.lr)
 
     def default_scheduler(self, optimizer: torch.optim.Optimizer) -> Any:
@@ -101,7 +101,7 @@ class SoftUCBModule(L.LightningModule):
 
     @property
     def mean_beta(self) -> float:
-        """Current beta, averaged over trajectories; of a beta module, the mean over the last step's rounds."""
+        """Current beta, averaged over trajectories; for a beta module, the mean over the last step's rounds."""
         module = self.policy.beta_module
         if module is None:
             return float(self.policy.beta.detach().mean())
@@ -125,7 +125,7 @@ class SoftUCBModule(L.LightningModule):
         """Keep the training mode: the policy has no separate evaluation mode."""
 
     def evaluate(self, episode: Episode) -> dict[str, Tensor]:
-        """Cumulative regret ``(T, B)`` of SoftUCB with frozen beta and of the baselines: same problems, same noise."""
+        """Return regret curves ``(T, B)`` of SoftUCB, beta frozen, and of the baselines, on the same problems and noise."""
         policies = {OWN: self.frozen_policy(), **self.baselines()}
         return self._regret_curves.play(policies, episode, horizon=self.horizon, compile=self.compile_rounds)
 
@@ -134,7 +134,7 @@ class SoftUCBModule(L.LightningModule):
         self.log_row(self._validate(episode), batch_size=episode.problem.batch_shape.numel())
 
     def test_step(self, episode: Episode, batch_idx: int) -> None:
-        """Log the same under ``test/``."""
+        """Log the quantities of :meth:`validation_step` under ``test/``."""
         row = {name.replace("validation/", "test/"): value for name, value in self._validate(episode).items()}
         self.log_row(row, batch_size=episode.problem.batch_shape.numel())
 
@@ -146,7 +146,7 @@ class SoftUCBModule(L.LightningModule):
         return validation_row(curves)
 
     def log_row(self, values: dict[str, Any], *, batch_size: int) -> None:
-        """Log under the x-axis of this trainer; with several processes, the mean over them."""
+        """Log values against this trainer's x-axis; with several processes, their mean."""
         # Lightning reads the x-axis of a row from the metric named "step"
         row = {"step": float(self.axis_value), **{name: float(value) for name, value in values.items()}}
         several = self.trainer.world_size > 1
@@ -208,7 +208,7 @@ class SoftUCBModule(L.LightningModule):
             self._warned = True
             warnings.warn(
                 f"{type(self).__name__}: beta is {beta:.2f}, above its Eq. 5 bound {self.beta_bound:.2f}, and may grow "
-                f"without end: the penalty outweighs the reward. Lower eta (now {self.present_eta:g}) or lr (now "
+                f"without bound: the penalty outweighs the reward. Lower eta (now {self.present_eta:g}) or lr (now "
                 f"{self.lr:g}).",
                 BetaWarning,
                 stacklevel=2,

@@ -36,7 +36,7 @@ class SoftUCBOffline(SoftUCBModule):
             segments, 0.1 for a schedule, 0.02 for a network), constant with ``paper``.
         beta_init: initial beta: a number, or a BetaModule (a schedule over t / T, a network over the situation), whose T
             becomes this one.
-        delta: Eq. 9's delta.
+        delta: delta of Eq. 9.
         learn_delta: learn delta too (not with ``paper``, which holds gamma constant).
         ridge_alpha: ridge weight.
         coldness: ``current``, ``lagged`` or ``smooth``.
@@ -44,7 +44,7 @@ class SoftUCBOffline(SoftUCBModule):
             the whole trajectory's reward (use it with ``smooth``); ``common_random_numbers`` central differences.
         target_coverage: for ``eta="auto"``: the fraction of arms and rounds for which the constraint should hold.
         subgaussian_r: R of Eq. 5, for the bound and the baselines.
-        fail_prob: failure probability of Eq. 5, likewise.
+        fail_prob: failure probability of Eq. 5, for the bound and the baselines.
         optimizer: another torch optimiser, as a function of the parameters.
         scheduler: a learning rate scheduler, as a function of the optimiser.
         compile: play under torch.compile (true) or in the C++ kernel (native); see rollout.
@@ -110,11 +110,11 @@ class SoftUCBOffline(SoftUCBModule):
         return uses_log_adam(self.policy, self.estimator.name)
 
     def default_optimizer(self, steps: int | None = None) -> torch.optim.Optimizer:
-        """SGD for ``paper`` and a number, RelativeAdam with tail averaging otherwise."""
+        """Return SGD for ``paper`` with a scalar beta, else RelativeAdam with tail averaging."""
         return default_optimizer(self.policy, self.estimator.name, lr=self.lr, steps=steps)
 
     def default_scheduler(self, optimizer: torch.optim.Optimizer) -> Any:
-        """Return the schedule of the default optimiser; an optimiser of the user's keeps its rate."""
+        """Return the schedule of the default optimiser; an optimiser that the user passed keeps its rate."""
         auto_eta = isinstance(self.eta, Dual)
         if self.make_optimizer is not None or (self.estimator.name == "paper" and not auto_eta):
             return None
@@ -163,5 +163,5 @@ class SoftUCBOffline(SoftUCBModule):
             self.eta.step()
 
     def on_train_batch_end(self, *_: object) -> None:
-        """Warn if beta runs away."""
+        """Warn if beta has grown beyond its theoretical bound."""
         self.warn_if_running_away()

@@ -48,7 +48,7 @@ def run_folder(trainer: L.Trainer) -> str | None:
 
 
 def summary(model: SoftUCBModule, log_dir: str | None) -> str:
-    """Describe the learned beta, its regret beside the baselines, and where the log is."""
+    """Describe the learned beta, its regret next to the baselines', and where the log is."""
     own = model.final_regret
     rounds = model.rounds_played
     regret = "not validated" if own is None else f"regret {own:.1f} over {rounds} rounds"

@@ -1,4 +1,4 @@
-"""Validation: regret of the learned policy beside baselines, on the same problems with the same noise."""
+"""Validation: regret of the learned policy and of baselines, on the same problems with the same noise."""
 
 import math
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ def baselines(policy: SoftUCBPolicy, *, beta: float, theory: Mapping[str, Any]) 
     """Build the baselines of a policy, by the names of :data:`~torch_softucb.training.tags.BASELINES`.
 
     Args:
-        policy: whose dim, ridge weight, device and dtype they share.
+        policy: policy whose dim, ridge weight, device and dtype they share.
         beta: confidence width of the LinUCB that plays at the same beta.
         theory: ``subgaussian_r``, ``fail_prob`` and ``horizon`` of the theoretical settings.
     """
@@ -32,7 +32,7 @@ def baselines(policy: SoftUCBPolicy, *, beta: float, theory: Mapping[str, Any]) 
 
 
 class RegretCurves:
-    """Plays policies on an episode and remembers the curves of those that do not depend on beta."""
+    """Play policies on an episode and cache the curves of those that do not depend on beta."""
 
     def __init__(self) -> None:
         self._played: dict[tuple[str, int, int], Tensor] = {}

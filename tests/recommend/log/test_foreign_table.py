@@ -39,7 +39,7 @@ def test_a_table_s_rewards_are_its_own_though_ids_repeat(tmp_path):
         ({"propensity": [0.5, 1.5]}, r"propensity must be in \(0, 1\], got 1.5 in row 1"),
         ({"propensity": [0.5, 0.0]}, r"propensity must be in \(0, 1\], got 0.0 in row 1"),
         ({"propensity": [0.5, None]}, "column propensity must have a number everywhere, got 1 nulls"),
-        ({"reward": [None, None]}, "no decision has a reward, of 2"),
+        ({"reward": [None, None]}, "none of the 2 decisions has a reward"),
         ({"reward": [1.0, float("inf")]}, "reward must be finite, got an infinite one in row 1"),
         ({"reward": ["good", "bad"]}, "column reward must hold numbers, got (large_)?string; cast it"),
         ({"arm": [0.0, 1.0]}, "column arm must hold whole numbers, got double"),

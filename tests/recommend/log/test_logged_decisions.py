@@ -47,7 +47,7 @@ def test_values_that_cannot_be_learned_from_are_named():
     log = gather_decisions([_chunk(0, 2, 2)], np.array([1.0, np.nan]))
     check_learnable("f", log)
     for change, match in [
-        ({"reward": torch.full((2,), torch.nan)}, "f: no decision has a reward, of 2"),
+        ({"reward": torch.full((2,), torch.nan)}, "f: none of the 2 decisions has a reward"),
         ({"reward": torch.tensor([0.0, torch.inf])}, "reward must be finite, got an infinite one in row 1"),
         ({"propensity": torch.tensor([0.5, 0.0])}, r"propensity must be in \(0, 1\], got 0.0 in row 1"),
         ({"x": log.x * torch.nan}, "x must be finite"),

@@ -2,7 +2,7 @@
 
 An estimator plays a batch of trajectories and returns the objective together with the slopes of its closed form
 (:class:`Played`). :class:`TrajectoryReward` turns that into an ordinary torch scalar: its forward pass plays, its backward
-pass applies the slopes to whatever produces beta and delta. A trainer minimises ``-reward``, calls ``backward`` and sees
+pass applies the slopes to whatever produces beta and delta. A trainer minimises ``-reward``, calls ``backward`` and needs
 nothing else.
 """
 
@@ -21,7 +21,7 @@ from torch_softucb.simulation.trajectory import Trajectory
 
 
 class Slopes(NamedTuple):
-    """Derivatives of the objective that an estimator found in closed form; exactly one of ``beta`` and ``parameters``.
+    """Derivatives of the objective that an estimator found; either ``beta`` or ``parameters`` is set.
 
     Attributes:
         beta: ``(n, *B)``, derivative in the beta of each round and trajectory. The objective averages over rounds and
@@ -59,7 +59,7 @@ class Signal(NamedTuple):
     Attributes:
         loss: ``()``, the negative objective; ``loss.backward()`` gives every parameter its gradient.
         reward_gradient: ``()``, reward part of the derivative in beta, divided by T, mean over trajectories.
-        penalty_gradient: ``()``, penalty part, likewise.
+        penalty_gradient: ``()``, penalty part, divided and averaged in the same way.
         trajectory: the trajectories behind it.
     """
 
@@ -88,7 +88,7 @@ class TrajectoryReward(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: object) -> tuple[Tensor | None, ...]:
-        """Gradient of every parameter."""
+        """Return the gradient of every parameter."""
         slopes: Slopes = ctx.slopes
         if slopes.parameters is not None:
             return None, None, *(grad * slope for slope in slopes.parameters)
@@ -103,17 +103,17 @@ class TrajectoryReward(torch.autograd.Function):
 
 
 def _direction(value: Tensor, slope: Tensor, grad: Tensor) -> Tensor:  # () or broadcasts to (n, *B); (n, *B); ()
-    """Gradient of the objective in ``value``: the mean of the slopes, restricted to what each entry of it serves."""
+    """Return the gradient of the objective in ``value``: slopes over their number, summed to its shape."""
     if not value.dim():
         return grad * slope.mean()
     return (grad / slope.numel() * slope).sum_to_size(value.shape)
 
 
 class Estimator:
-    """A gradient estimator, by the name under which trainers and configs refer to it.
+    """A gradient estimator with the name that trainers and configs use for it.
 
     Args:
-        name: the name.
+        name: name in trainers and configs.
         play: plays an episode; called as ``play(policy, episode, horizon=, eta=, record=, compile=)``.
     """
 
@@ -138,7 +138,7 @@ class Estimator:
             episode: problems and random numbers.
             horizon: T, rounds per trajectory.
             eta: weight of the constraint, or the dual variable that adapts it; only ``paper`` uses it.
-            record: what to keep of sixteen of the rounds; see :func:`torch_softucb.rollout`.
+            record: quantities to record in sixteen of the rounds; see :func:`torch_softucb.rollout`.
             compile: backend; see :func:`torch_softucb.rollout`.
         """
         play = partial(self.play, policy, episode, horizon=horizon, eta=eta, record=record, compile=compile)

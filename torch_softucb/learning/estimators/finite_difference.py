@@ -1,4 +1,4 @@
-"""Central differences of the regret; both sides meet the same problems, noise and action draws."""
+"""Central differences of the regret; both sides use the same problems, noise and action draws."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.estimators.base import Estimator, Played, Slopes
 from torch_softucb.policies import SoftUCBPolicy
 
-MAX_PARAMETERS = 64  # every number that is learned costs two rollouts
+MAX_PARAMETERS = 64  # each learned number costs two rollouts
 STEP, MIN_STEP = (
     0.1,
     0.01,
-)  # half the distance of the two sides: a fraction of the parameter, plus MIN_STEP where it can be 0
+)  # half the distance between the two sides: a fraction of the parameter, plus MIN_STEP where it can be 0
 
 
 def difference(
@@ -44,7 +44,7 @@ def difference(
 def _play(
     policy: SoftUCBPolicy, episode: Episode, *, horizon: int, eta: object, record: Sequence[str], compile: bool | str
 ) -> Played:
-    """Two rollouts per learned number; for policies with few of them. eta is not used."""
+    """Estimate each derivative from two rollouts, for policies with few learned numbers; eta is not used."""
     count = sum(parameter.numel() for parameter in policy.parameters())
     if count > MAX_PARAMETERS:
         raise ValueError(

@@ -15,10 +15,10 @@ from torch_softucb.policies import SoftUCBPolicy
 def _play(
     policy: SoftUCBPolicy, episode: Episode, *, horizon: int, eta: float | Dual, record: Sequence[str], compile: bool | str
 ) -> Played:
-    """Eq. 13 with eta, divided by T and averaged over trajectories (departures D3, D4).
+    """Compute Eq. 13 with eta, divided by T and averaged over trajectories (departures D3, D4).
 
     With a dual variable for eta the slope is normalised: it keeps the sign of Eq. 13 and has a size of at most 1. A beta
-    module receives the contribution of every round along the beta that it returned for that round.
+    module receives the contribution of every round through the beta that it returned for that round.
     """
     if policy.raw_delta is not None:
         raise ValueError(

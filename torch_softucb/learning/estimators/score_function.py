@@ -40,7 +40,7 @@ def credit(
     control_variate: str = "state",
     best_mean: Tensor | float = 0.0,  # (P,)
 ) -> Tensor:  # (T, R, P) or (T, P), as the trajectory
-    """Reward to go that each drawn arm is credited with, less a control variate.
+    """Return the reward-to-go credited to each drawn arm, minus a control variate.
 
     Args:
         trajectory: played with ``scores=True``.
@@ -81,7 +81,7 @@ def _slope(trajectory: Trajectory, credited: Tensor, prefix: str = "") -> Tensor
 def _play(
     policy: SoftUCBPolicy, episode: Episode, *, horizon: int, eta: object, record: Sequence[str], compile: bool | str
 ) -> Played:
-    """Gradient of J / T, J the reward of a whole trajectory, in beta and in delta; eta is not used."""
+    """Estimate the gradient of J / T in beta and delta, where J is a trajectory's total reward; eta is not used."""
     trajectory = play(policy, episode, horizon=horizon, record=record, compile=compile)
     credited = credit(trajectory)
     of_beta = _slope(trajectory, credited)

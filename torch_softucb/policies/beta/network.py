@@ -59,7 +59,7 @@ class SituationBeta(BetaModule):
 
     @classmethod
     def pretrained(cls, *, horizon: int) -> Self:
-        """Load the network of the package, trained on a family of problems by ``scripts/pretrain.py``."""
+        """Load the network that comes with the package, trained on a family of problems by ``scripts/pretrain.py``."""
         return cls.load(PRETRAINED, horizon=horizon)[0]
 
     @classmethod
@@ -130,4 +130,4 @@ _CENTRE_AND_SCALE = {  # typical value and spread of each input
     "log_width_high": (-0.7, 0.7),
 }
 
-_MAX_LOG_RATIO = 5.0  # of |log(beta / init)|: beyond e^5 there is nothing to learn
+_MAX_LOG_RATIO = 5.0  # largest |log(beta / init)|: beyond e^5 there is nothing to learn

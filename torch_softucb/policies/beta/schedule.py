@@ -11,7 +11,7 @@ class ScheduleBeta(BetaModule):
     """Beta as a piecewise linear function of t / T, constant after T.
 
     The values at equally spaced knots are learned through their logarithms. Towards the end a small beta is good, but
-    exactly 0 would play at random (D1).
+    at exactly 0 play would be uniform (D1).
 
     Args:
         horizon: number of rounds T.

@@ -8,6 +8,6 @@ A decision takes these forms on its way through the log::
       -> Columns      the numpy columns of one record, or of a Parquet file    codec.py, parquet.py, foreign_table.py
       -> LoggedDecisions   the tensors of a whole log, with the rewards        logged_decisions.py
 
-``segments.py`` names the files, ``exclusive_file.py`` is the operating system's part of writing them. Parquet needs pyarrow,
+``segments.py`` names the files, ``exclusive_file.py`` is the platform-specific part of writing them. Parquet needs pyarrow,
 which is imported only when a segment is sealed or a Parquet file is read.
 """

@@ -1,4 +1,4 @@
-"""Checks of decisions that are to be logged, and of logs."""
+"""Checks of log entries and of logs."""
 
 import importlib.util
 from collections.abc import Collection

@@ -29,7 +29,7 @@ _FLOATS: dict[bytes, np.dtype[Any]] = {b"4": np.dtype("<f4"), b"8": np.dtype("<f
 
 
 class Entry(NamedTuple):
-    """The arguments of one call of :meth:`DecisionLog.decisions`, until they are committed.
+    """Arguments of one call to :meth:`DecisionLog.decisions`, kept until they are committed.
 
     Attributes:
         served: the decisions.

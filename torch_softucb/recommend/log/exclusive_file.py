@@ -53,7 +53,7 @@ class ExclusiveFile:
     def write_at(self, position: int, data: bytes) -> None:
         """Write all of ``data``, starting at a position in the file."""
         done = 0
-        while done < len(data):  # a disk that is nearly full takes only a part
+        while done < len(data):  # a nearly full disk may accept only a part
             if hasattr(os, "pwrite"):
                 done += os.pwrite(self._handle, data[done:], position + done)
             else:
@@ -69,7 +69,7 @@ class ExclusiveFile:
         os.fsync(self._handle)
 
     def sync_data(self) -> None:
-        """Make the contents durable; the size too where the platform cannot leave it out."""
+        """Make the contents durable; on some platforms the size, too."""
         (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(self._handle)
 
     @property

@@ -1,4 +1,4 @@
-"""Parquet tables of decisions that another tool has written."""
+"""Parquet tables of decisions written by other tools."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -35,7 +35,7 @@ def read_table(path: Path, *, needed: tuple[str, ...]) -> Columns:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{_WHERE}: {path} cannot be read as Parquet, cut short or another format ({reason})") from error
+        raise ValueError(f"{_WHERE}: {path} cannot be read as Parquet; cut short or another format? ({reason})") from error
     _check_names(path, table.column_names, needed)
     arrays = {name: table.column(name).combine_chunks() for name in table.column_names}
     columns: Columns = {

@@ -50,7 +50,7 @@ def _frames(data: bytes, path: Path) -> Iterator[tuple[bytes, int]]:
     if (after := _later_frame(data, at)) is not None:
         raise JournalError(
             f"journal {path}: the records at byte {at} are damaged though whole ones follow at byte {after}; this is not a "
-            "torn end, the file was changed; restore it from a copy"
+            "torn end: the file was changed; restore it from a copy"
         )
 
 

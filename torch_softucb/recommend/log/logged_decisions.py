@@ -93,7 +93,7 @@ def _widened(values: NDArray[Any], size: int, empty: float) -> NDArray[Any]:  # 
 
 
 def check_learnable(where: str, log: LoggedDecisions) -> None:
-    """Check the values of a log that is to be learned from."""
+    """Check that the values of a log can be learned from."""
     if not len(log.id):
         raise ValueError(f"{where}: at least one decision is needed, got none")
     if not log.x.shape[1]:
@@ -106,5 +106,5 @@ def check_learnable(where: str, log: LoggedDecisions) -> None:
         raise ValueError(f"{where}: reward must be finite, got an infinite one in row {row}")
     if not bool((~log.reward.isnan()).any()):
         raise ValueError(
-            f"{where}: no decision has a reward, of {len(log.id)}; join the rewards by id, or give the log's folder"
+            f"{where}: none of the {len(log.id)} decisions has a reward; join the rewards by id, or give the log's folder"
         )

@@ -96,7 +96,7 @@ def read_decisions(path: str | os.PathLike[str]) -> LoggedDecisions:
             the other columns of :class:`LoggedDecisions`.
 
     Raises:
-        ValueError: if the file is no log, or a value is impossible (no rewards, a propensity outside (0, 1], NaN).
+        ValueError: if the file is not a log, or a value is impossible (no rewards, a propensity outside (0, 1], NaN).
         TypeError: if a column has the wrong type.
         ImportError: if pyarrow is not installed and the path is a Parquet file or a sealed log.
 

@@ -23,7 +23,7 @@ class DecisionLog:
 
     Args:
         folder: folder of the log; created if it does not exist. A log has one writer at a time.
-        group: number of buffered decisions and rewards after which a call commits by itself.
+        group: number of buffered decisions and rewards after which a call commits automatically.
         segment_bytes: size above which the next commit starts a new segment.
 
     Example:
@@ -46,7 +46,7 @@ class DecisionLog:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.group = check_integer("DecisionLog", "group", group, low=1)
         self.segment_bytes = check_integer("DecisionLog", "segment_bytes", segment_bytes, low=1)
-        self._waiting: list[Entry | bytes] = []  # decisions are encoded at the commit, several calls to a record
+        self._waiting: list[Entry | bytes] = []  # decisions are encoded at the commit, so that several calls share a record
         self._count = 0
         last = max(segments(self.folder), default=1)
         self._open(last + is_sealed(self.folder, last))

@@ -9,7 +9,7 @@ BACKENDS: dict[bool | str, type[Backend]] = {False: Eager, True: Compiled, "nati
 
 
 def choose_backend(setup: PlaySetup, compile: bool | str) -> Backend:
-    """Return the backend that ``compile`` names, or the eager one, with a warning, where that cannot be used."""
+    """Return the backend that ``compile`` names; if it cannot be used, warn and return the eager one."""
     backend = BACKENDS[compile]
     reason = backend.unsupported(setup)
     if reason is None:

@@ -23,9 +23,9 @@ class PlaySetup:
     """What a backend plays. It stays the same for a whole simulation, except for the environment's drifting means.
 
     Attributes:
-        policy: decides; its beta may change between rounds.
+        policy: policy that decides; its beta may change between rounds.
         problem: the problems, one trajectory each.
-        arms: reads and updates the estimates.
+        arms: object that reads and updates the estimates.
         environment: true means and regret.
         gradient: whether rounds carry the terms of Eq. 13.
         scores: whether rounds carry the ``SCORES``.
@@ -55,7 +55,7 @@ class Backend(Protocol):
         """Return why this backend cannot play ``setup``, or None if it can.
 
         Raises:
-            TypeError, ValueError: if the request itself is a mistake, rather than something to play eagerly.
+            TypeError, ValueError: if the request is a mistake that falling back to eager rounds would hide.
         """
         return None
 

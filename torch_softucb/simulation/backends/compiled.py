@@ -37,7 +37,7 @@ def _compiled() -> Callable[..., Any]:
 
 
 class Compiled(Backend):
-    """One round per call, as a compiled graph of the eager round."""
+    """Backend that plays one round per call, as a compiled graph of the eager round."""
 
     def __init__(self, setup: PlaySetup) -> None:
         self.setup = setup

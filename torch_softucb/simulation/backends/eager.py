@@ -45,7 +45,7 @@ def learn(setup: PlaySetup, state: PlayState, outcome: Outcome) -> tuple[Tensor,
 
 
 class Eager(Backend):
-    """One round per call. The only backend whose rounds carry the decision, so it plays all recorded rounds."""
+    """Backend that plays one round per call; the only one whose rounds carry the decision, so it plays recorded rounds."""
 
     def __init__(self, setup: PlaySetup) -> None:
         self.setup = setup

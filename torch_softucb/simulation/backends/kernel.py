@@ -28,7 +28,7 @@ class Kernel(NamedTuple):
 
 
 def library_name() -> str:
-    """Library name; hashes source, torch version and CPU flags, so a shared cache never serves a stale build."""
+    """Return the library name, with a hash of source, torch version and CPU flags so that no stale build is loaded."""
     about = Path("/proc/cpuinfo")
     lines = about.read_text().splitlines() if about.exists() else []
     processor = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
@@ -54,7 +54,7 @@ def load_kernel() -> Kernel:
 
     with environment_tools():
         if find_compiler() is None or not cpp_extension.is_ninja_available():
-            return Kernel(None, "compile='native' needs a C++ compiler and ninja (pip install ninja); not both were found")
+            return Kernel(None, "compile='native' needs a C++ compiler and ninja (pip install ninja); one is missing")
         mvec = ["-lmvec"] if platform.system() == "Linux" and platform.machine() == "x86_64" else []
         _log.info("building the native kernel; this is done once")
         try:

@@ -1,6 +1,6 @@
 """Play whole blocks of rounds in one call of a C++ kernel (rounds.cpp), many times faster than eager rounds on a CPU.
 
-Supported are the policies that have a :class:`~torch_softucb.policies.decision.NativeRule`.
+It supports policies that return a :class:`~torch_softucb.policies.decision.NativeRule`.
 """
 
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def _kernel_problem(setup: PlaySetup) -> KernelProblem:
 
 
 class Native(Backend):
-    """Blocks of rounds per call; single rounds where beta depends on the estimates and is therefore computed by torch."""
+    """Backend that plays blocks of rounds per call; single rounds if beta depends on the estimates, as torch computes it."""
 
     def __init__(self, setup: PlaySetup) -> None:
         self.setup = setup

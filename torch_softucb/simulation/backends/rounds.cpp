@@ -1,4 +1,4 @@
-// A block of rounds of a rollout with fixed arms in one call: the eager round of eager.py, arranged for the CPU's caches.
+// Plays a block of rounds with fixed arms in one call: the round of eager.py, arranged for the CPU's caches.
 //
 // A tile of LANES trajectories is copied into contiguous memory, played to the end of the block and copied back. Every inner
 // loop runs over the lanes. The eager backend is the reference; the tests compare every policy with it.
@@ -67,7 +67,7 @@ struct Tile {
   F *origin, *rotated, *V, *b, *L;  // for drifting means (the first two) and for forgetting
   // fresh: gamma of the next round (lagged); low, top: largest lower bound and largest index; aux: a count of arms
   F gamma[LANES], fresh[LANES], best[LANES], beta[LANES], low[LANES], top[LANES], total[LANES], aux[LANES];
-  // reward holds the round's regret until it is written out; r_mu: reward less mu_hat
+  // reward holds the round's regret until it is written out; r_mu: reward minus mu_hat
   F reward[LANES], r_mu[LANES], term[TERM_COUNT][LANES], drift_rate[LANES], sums[SUM_COUNT][LANES];
   F soft_count[LANES] = {};  // soft number of suboptimal arms, of the smooth coldness
   F failed[LANES] = {};  // 1 where V could not be factorised
@@ -132,7 +132,7 @@ struct Tile {
     }
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
       const F index = S[k * LANES + l] - low[l], value = is_allowed(k, l) > 0 ? index : lowest;
-      S[k * LANES + l] = index;  // Eq. 7: beta phi - gap_hat = upper bound less the lower bound of i_star
+      S[k * LANES + l] = index;  // Eq. 7: beta phi - gap_hat = upper bound minus the lower bound of i_star
       top_width[l] = value > top[l] ? width[k * LANES + l] : top_width[l];
       top[l] = value > top[l] ? value : top[l];
       aux[l] += index < 0 ? is_allowed(k, l) : F(0);  // |L|, the number of suboptimal arms
@@ -335,7 +335,7 @@ struct Tile {
       F diagonal[LANES];
       EACH_LANE diagonal[l] = V[(j * d + j) * LANES + l];
       for (int64_t k = 0; k < j; ++k) EACH_LANE diagonal[l] -= L[(j * d + k) * LANES + l] * L[(j * d + k) * LANES + l];
-      EACH_LANE {  // where V is not positive definite, mark the lane and go on with 1
+      EACH_LANE {  // where V is not positive definite, mark the lane and continue with 1
         failed[l] = diagonal[l] > 0 ? failed[l] : F(1);
         diagonal[l] = std::sqrt(diagonal[l] > 0 ? diagonal[l] : F(1));
         L[(j * d + j) * LANES + l] = diagonal[l];
