@@ -31,3 +31,9 @@ def fit(tmp_path):
         return trainer
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def _warnings_are_given_again(monkeypatch):
+    """A CompileWarning appears once per process and reason; every test starts without any."""
+    monkeypatch.setattr("torch_softucb.simulation.backends.base._WARNED", set())

@@ -1,7 +1,6 @@
 """The shape of the package: what imports what, what stays light, how large files are, which tests mirror them."""
 
 import ast
-import importlib
 import re
 import statistics
 import subprocess
@@ -17,6 +16,7 @@ PACKAGE = ROOT / "torch_softucb"
 LAYERS = ["errors", "checks", "atomic_io", "rng", "functional", "problems", "policies", "simulation", "learning"]
 LAYERS += ["recommend", "from_logs", "training", "cli"]
 MODULES = sorted(file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py")
+PACKAGES = sorted(file for file in PACKAGE.rglob("__init__.py") if file.parent != PACKAGE)
 HEAVY = ("lightning", "matplotlib", "pandas", "pyarrow", "scipy", "rich")
 
 
@@ -27,6 +27,8 @@ def _layer(file):
 def _imports(file):
     """Layers that a file imports anywhere: at the top, inside functions, for type checkers."""
     for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative import"
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("torch_softucb"):
             if node.module == "torch_softucb":
                 yield from (alias.name for alias in node.names)
@@ -36,7 +38,7 @@ def _imports(file):
             yield from (a.name.split(".")[1] for a in node.names if a.name.startswith("torch_softucb."))
 
 
-@pytest.mark.parametrize("file", MODULES, ids=lambda f: str(f.relative_to(PACKAGE)))
+@pytest.mark.parametrize("file", [*MODULES, *PACKAGES], ids=lambda f: str(f.relative_to(PACKAGE)))
 def test_imports_go_downwards_only(file):
     own = _layer(file)
     assert set(_imports(file)) - {own} <= set(LAYERS[: LAYERS.index(own)])
@@ -84,11 +86,15 @@ def test_importing_everything_leaves_the_plotting_backend_alone():
 
 
 def test_no_module_is_hidden_by_something_else_of_its_name():
-    for file in MODULES:
-        parent, stem = ".".join(file.relative_to(ROOT).parts[:-1]), file.stem
-        importlib.import_module(f"{parent}.{stem}")
-        found = getattr(importlib.import_module(parent), stem)
-        assert getattr(found, "__name__", "") == f"{parent}.{stem}", f"{parent}.{stem} is hidden by {found!r}"
+    """In a fresh process that imports the packages only: importing a hidden module would uncover it."""
+    pairs = [(".".join(file.relative_to(ROOT).parts[:-1]), file.stem) for file in MODULES]
+    script = (
+        "import importlib, types\n"
+        f"for parent, stem in {pairs!r}:\n"
+        "    found = vars(importlib.import_module(parent)).get(stem)\n"
+        "    assert found is None or isinstance(found, types.ModuleType), f'{parent}.{stem} is hidden by {found!r}'\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
 
 
 NOT_MIRRORED = {  # module: why it has no test file of its name
@@ -96,12 +102,16 @@ NOT_MIRRORED = {  # module: why it has no test file of its name
 }
 
 
+def _has_tests(file):
+    return file.exists() and "def test_" in file.read_text()
+
+
 def test_tests_mirror_the_modules():
     counted = [file for file in MODULES if file.stem not in NOT_MIRRORED]
     missing = [
         str(file.relative_to(PACKAGE))
         for file in counted
-        if not (ROOT / "tests" / file.relative_to(PACKAGE).parent / f"test_{file.stem}.py").exists()
+        if not _has_tests(ROOT / "tests" / file.relative_to(PACKAGE).parent / f"test_{file.stem}.py")
     ]
     assert not missing
     assert len(counted) >= 0.85 * len(MODULES)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torch_softucb import ScheduleBeta, SoftUCBPolicy, rollout, synthetic_problem
+from torch_softucb import LinUCB, ScheduleBeta, SoftUCBPolicy, rollout, synthetic_problem
 from torch_softucb.learning import Dual, Episode, fit, fit_episodes
 from torch_softucb.learning.fitting import take_step
 from torch_softucb.learning.optimisers import Optimisation
@@ -118,3 +118,14 @@ def test_bad_input():
         fit(policy, _problems, horizon=10, steps=0)
     with pytest.raises(ValueError, match="horizon must be at least 1"):
         fit(policy, _problems, horizon=0)
+    with pytest.raises(TypeError, match="policy must be a SoftUCBPolicy, got LinUCB"):
+        fit(LinUCB(3), _problems, horizon=10)
+    for wrong in (None, [1, 2], torch.ones(3)):
+        with pytest.raises(TypeError, match=r"problems must be a BanditProblem or a function \(count, generator\)"):
+            fit(policy, wrong, horizon=10)
+    for eta in (-1.0, float("nan"), "auto"):
+        with pytest.raises((ValueError, TypeError), match="fit: eta must be"):
+            fit(policy, _problems, horizon=10, estimator="paper", eta=eta)
+    with pytest.raises(ValueError, match="must have a parameter that requires a gradient"):
+        fit(SoftUCBPolicy(3).requires_grad_(False), _problems, horizon=10)
+    assert policy.beta == 1.0

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torch_softucb import ScheduleBeta, SoftUCBPolicy
+from torch_softucb import ScheduleBeta, SituationBeta, SoftUCBPolicy
 from torch_softucb import functional as F
 
 
@@ -79,3 +79,29 @@ def test_beta_along_a_trajectory_needs_the_recorded_inputs():
 def test_settings_raise_no_warning_about_gradients(recwarn):
     _ = SoftUCBPolicy(2, learn_delta=True).settings
     assert not recwarn.list
+
+
+def test_with_beta_keeps_statistics_and_batch_between_numbers_and_modules(seeded):
+    sums = SituationBeta(horizon=9)  # needs running sums of the rewards
+    plain, summed = SoftUCBPolicy(3, dtype=torch.double), SoftUCBPolicy(3, beta_init=sums, dtype=torch.double)
+    for policy in (plain, summed):
+        policy.reset(batch_shape=(2,))
+    assert plain.with_beta(SituationBeta(horizon=9)).batch_shape == (2,)  # nothing observed yet
+    x, reward = torch.randn(2, 5, 3, generator=seeded(0)).double(), torch.randn(2, 5, generator=seeded(1)).double()
+    for policy in (plain, summed):
+        policy.update(x, reward)
+    number, schedule = summed.with_beta(0.5), plain.with_beta(ScheduleBeta(9))
+    for other in (number, schedule):
+        assert other.state.num_observations.tolist() == [5, 5]
+        assert other.state.V.equal(plain.state.V)
+        assert other.state.b.equal(plain.state.b)
+    assert plain.with_beta(0.5, dim=4).batch_shape == (2,)
+    with pytest.raises(ValueError, match="SituationBeta needs running sums of the rewards, which this policy has not kept"):
+        plain.with_beta(sums)
+
+
+def test_with_beta_works_in_inference_mode_and_after_it():
+    with torch.inference_mode():
+        other = SoftUCBPolicy(3).with_beta(0.5)
+    other.update(torch.ones(2, 3), torch.ones(2))
+    assert other.state.num_observations == 2

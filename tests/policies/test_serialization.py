@@ -260,3 +260,11 @@ def test_every_flipped_byte_of_the_tensors_is_found(tmp_path):
         (tmp_path / "b").write_bytes(whole[:length])
         with pytest.raises(ValueError, match="b: cannot be read"):
             load_policy(tmp_path / "b")
+
+
+def test_a_policy_loaded_in_inference_mode_can_be_updated_after_it(tmp_path):
+    save_policy(tmp_path / "policy", SoftUCBPolicy(3))
+    with torch.inference_mode():
+        policy = load_policy(tmp_path / "policy")
+    policy.update(torch.ones(2, 3), torch.ones(2))
+    assert policy.state.num_observations == 2

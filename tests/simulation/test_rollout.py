@@ -304,3 +304,11 @@ def test_a_learned_delta_keeps_a_single_problem_in_its_dtype(compile, seeded):
     problem = synthetic_problem(num_problems=2, num_arms=6, dim=3, generator=seeded(0))[0]
     played = rollout(policy, problem, horizon=12, record=("beta",), record_every=5, scores=True, compile=compile)
     assert played.regret.dtype == torch.float32
+
+
+def test_records_asked_for_twice_are_kept_once(seeded):
+    problem = synthetic_problem(num_problems=4, generator=seeded(0))
+    kept = rollout(SoftUCBPolicy(10), problem, horizon=3, record=["arm", "beta", "arm"]).records
+    assert {name: value.shape for name, value in kept.items()} == {"arm": (3, 4), "beta": (3, 4)}
+    with pytest.raises(TypeError, match=r"record must be a sequence of names, got the string 'arm'"):
+        rollout(SoftUCBPolicy(10), problem, horizon=3, record="arm")

@@ -29,7 +29,7 @@ class Episode:
         problem: the problems, one trajectory each.
         noise_seed: seed of the reward noise.
         action_seed: seed of the action draws.
-        horizon: number of rounds T, if the episode sets it (members of a :class:`~torch_softucb.training.Family`).
+        horizon: number of rounds T, if the episode sets it (members of a :class:`~torch_softucb.problems.Family`).
         discount: fraction of its statistics that a policy keeps per round; 1 forgets nothing.
 
     Example:

@@ -7,12 +7,13 @@ from typing import NamedTuple, TypedDict
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_choice, check_integer
+from torch_softucb.checks import check_choice, check_integer, check_number
 from torch_softucb.learning.dual import Dual
 from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.estimators import ESTIMATORS, Signal
 from torch_softucb.learning.optimisers import Optimisation, default_optimisation
 from torch_softucb.policies import SoftUCBPolicy
+from torch_softucb.policies._checks import check_policy
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.rng import mixed_seed
 
@@ -133,7 +134,15 @@ def fit(
         >>> len(result.betas), result.betas[-1] < result.betas[0]
         (5, True)
     """
-    check_choice("fit", "estimator", estimator, ESTIMATORS)
+    check_policy("fit", policy, SoftUCBPolicy)
+    check_choice("fit", "estimator", estimator, tuple(ESTIMATORS))
+    if not any(parameter.requires_grad for parameter in policy.parameters()):
+        raise ValueError("fit: policy must have a parameter that requires a gradient, got none; unfreeze beta or delta")
+    if not isinstance(eta, Dual):
+        check_number("fit", "eta", eta, low=0.0)
+    if lr is not None:
+        check_number("fit", "lr", lr, low=0.0, open_low=True)
+    check_integer("fit", "seed", seed, low=0)
     horizon, steps = check_integer("fit", "horizon", horizon, low=1), check_integer("fit", "steps", steps, low=1)
     trajectories = check_integer("fit", "trajectories", trajectories, low=1)
     optimisation = default_optimisation(policy, estimator, steps=steps, lr=lr, auto_eta=isinstance(eta, Dual))
@@ -169,6 +178,11 @@ def _mean_beta(policy: SoftUCBPolicy) -> list[float]:
 
 def _source(problems: BanditProblem | ProblemSource) -> ProblemSource:
     if not isinstance(problems, BanditProblem):
+        if not callable(problems):
+            raise TypeError(
+                "fit: problems must be a BanditProblem or a function (count, generator) -> BanditProblem, got "
+                f"{type(problems).__name__}; as in fit(policy, synthetic_problem(num_problems=64), horizon=100)"
+            )
         return problems
     fixed = problems
 

@@ -50,13 +50,13 @@ def online_step(
     eta: float | OnlineDual,
 ) -> OnlineStep:
     """Return the step of Eq. 15 for round ``t``, counted from 1; a dual variable for eta is stepped too."""
-    dual = eta if isinstance(eta, OnlineDual) else None
-    moved = _online_gradient(reward_gradient, past, widths, t, horizon, 0.0 if isinstance(eta, OnlineDual) else eta)
     penalty = widths / horizon
-    if dual is not None:
-        direction = dual.climb(beta, moved.gradient, penalty)
-        return OnlineStep(direction, moved.past, moved.gradient, dual.log_eta.exp() * penalty)
-    penalty = eta * penalty  # type: ignore[operator]
+    if isinstance(eta, OnlineDual):
+        moved = _online_gradient(reward_gradient, past, widths, t, horizon, 0.0)
+        direction = eta.climb(beta, moved.gradient, penalty)
+        return OnlineStep(direction, moved.past, moved.gradient, eta.log_eta.exp() * penalty)
+    moved = _online_gradient(reward_gradient, past, widths, t, horizon, eta)
+    penalty = eta * penalty
     return OnlineStep(moved.gradient, moved.past, moved.gradient - penalty, penalty)
 
 

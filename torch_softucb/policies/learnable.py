@@ -12,6 +12,7 @@ from torch_softucb.policies._checks import check_beta_fits
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.decision import Estimate
+from torch_softucb.policies.rows import pack
 from torch_softucb.policies.statistics import PolicyKwargs
 
 _MAX_LOGIT = 14.0  # delta = 0.9999992, practically LinUCB
@@ -75,13 +76,19 @@ class LearnableConfidence(BanditPolicy):
             delta = float(self.delta)
         return {**super().settings, "delta": delta, "learn_delta": self.raw_delta is not None}
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def with_beta(self, beta: float | Tensor | BetaModule, *, dim: int | None = None) -> Self:
         """Return a policy with the same settings and another beta.
 
         Args:
             beta: as ``beta_init``. A module becomes part of the new policy; it is not copied.
-            dim: number of features, if it changes. The statistics are copied if it does not.
+            dim: number of features, if it changes. The new policy then has the same batch of bandits without observations;
+                otherwise the statistics are copied.
+
+        Raises:
+            ValueError: if ``beta`` is a module that needs running sums of the rewards, which this policy has not kept for
+                the observations that it has.
 
         Example:
             >>> from torch_softucb import SoftUCBPolicy
@@ -91,8 +98,18 @@ class LearnableConfidence(BanditPolicy):
         other = type(self)(self.dim if dim is None else dim, beta_init=beta, **self.settings)
         if self.raw_delta is not None and other.raw_delta is not None:
             other.raw_delta.copy_(self.raw_delta)
-        if other.statistics.shape[-1] == self.statistics.shape[-1] and other.dim == self.dim:
+        other.reset(batch_shape=tuple(self.batch_shape))
+        if other.dim != self.dim:
+            return other
+        if other.layout.size == self.layout.size:
             other.statistics = self.statistics.clone()
+        elif self.keeps_sums:
+            other.statistics = pack(self.state._replace(memory=self.state.memory[..., :0]))
+        elif bool((self.state.num_observations > 0).any()):
+            raise ValueError(
+                f"SoftUCBPolicy.with_beta: {type(beta).__name__} needs running sums of the rewards, which this policy has "
+                "not kept; reset() the policy first, or replay its observations to a policy that starts with this module"
+            )
         return other
 
     @property

@@ -94,6 +94,7 @@ def save_policy(path: str | os.PathLike[str], policy: BanditPolicy, *, notes: Ma
         file.write(save(tensors, metadata=metadata))
 
 
+@torch.inference_mode(False)
 def load_policy(path: str | os.PathLike[str], *, device: torch.device | str | None = None) -> BanditPolicy:
     """Load a policy that :func:`save_policy` wrote; its decisions and further updates are bit-identical.
 

@@ -2,6 +2,8 @@
 
 import torch
 
+from torch_softucb.simulation.backends import BACKENDS
+
 
 def check_same_world(
     where: str,
@@ -19,5 +21,5 @@ def check_same_world(
 
 def check_compile(where: str, compile: object) -> None:
     """Raise unless ``compile`` names a backend."""
-    if compile is not True and compile is not False and compile != "native":
+    if not isinstance(compile, bool | str) or compile not in BACKENDS:
         raise ValueError(f"{where}: compile must be False, True (torch.compile) or 'native' (C++ kernel), got {compile!r}")

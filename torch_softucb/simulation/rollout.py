@@ -74,7 +74,9 @@ def rollout(
     """
     horizon = check_integer("rollout", "horizon", horizon, low=1)
     record_every = check_integer("rollout", "record_every", record_every, low=1)
-    for name in record:
+    if isinstance(record, str):
+        raise TypeError(f"rollout: record must be a sequence of names, got the string {record!r}; use record=({record!r},)")
+    for name in (record := tuple(dict.fromkeys(record))):
         check_choice("rollout", "record", name, RECORDS)
     simulation = Simulation(
         policy,

@@ -132,3 +132,28 @@ def test_backward_is_differentiable_once(episode):
     assert grad.item() == 1.0
     with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
         grad.backward()
+
+
+@pytest.mark.parametrize("estimator", ["paper", "trajectory", "common_random_numbers"])
+@pytest.mark.parametrize("frozen", ["raw_beta", "raw_delta", "hidden"])
+def test_frozen_parameters_get_no_gradient(estimator, frozen, episode):
+    learn_delta = estimator != "paper" and frozen != "hidden"
+    beta = SituationBeta(horizon=T, hidden=2, inputs=("num_observations",)) if frozen == "hidden" else 0.7
+    policy = SoftUCBPolicy(3, beta_init=beta, coldness="smooth", learn_delta=learn_delta, dtype=D)
+    named = dict(policy.named_parameters())
+    still = [name for name in named if frozen in name]
+    if len(still) == len(named) or not still:
+        pytest.skip("nothing would be left to learn, or nothing to freeze")
+    for name in still:
+        named[name].requires_grad_(False)
+    ESTIMATORS[estimator](policy, episode, horizon=T).loss.backward()
+    assert {name for name, parameter in named.items() if parameter.grad is None} == set(still)
+
+
+def test_a_parameter_changed_between_forward_and_backward_is_noticed(episode):
+    policy = SoftUCBPolicy(3, beta_init=ScheduleBeta(T), coldness="smooth", dtype=D)
+    signal = ESTIMATORS["trajectory"](policy, episode, horizon=T)
+    with torch.no_grad():
+        policy.beta_module.log_beta.add_(1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        signal.loss.backward()

@@ -1,5 +1,7 @@
 """One protocol, three backends: they agree on every policy, problem and way to learn."""
 
+import warnings
+
 import pytest
 import torch
 
@@ -80,3 +82,12 @@ def test_random_numbers_are_drawn_for_at_least_one_round(compile, seeded):
     backend = BACKENDS[compile](setup) if compile != "native" else BACKENDS[compile].__new__(BACKENDS[compile])
     assert backend.rounds_at_once(10**9) == 1
     assert backend.rounds_at_once(1) > 1000
+
+
+def test_a_reason_is_given_once_whatever_resets_pythons_registry():
+    for size in (3, 4):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            warn_eager(f"{size} trajectories are few")
+        assert len(caught) == (size == 3)
+        assert all(warning.filename == __file__ for warning in caught)

@@ -82,6 +82,7 @@ class TrajectoryReward(torch.autograd.Function):
         played = play()
         trajectory = played.trajectory
         ctx.policy, ctx.slopes, ctx.parameters = policy, played.slopes, parameters
+        ctx.save_for_backward(*parameters)  # backward differentiates what produces beta: torch notices changes in between
         ctx.situation, ctx.dims = trajectory.situation, trajectory.regret.dim()
         return played.objective.clone(), played
 
@@ -90,16 +91,20 @@ class TrajectoryReward(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: object) -> tuple[Tensor | None, ...]:
         """Return the gradient of every parameter."""
         slopes: Slopes = ctx.slopes
+        _ = ctx.saved_tensors
         if slopes.parameters is not None:
             return None, None, *(grad * slope for slope in slopes.parameters)
         assert slopes.beta is not None
         with torch.enable_grad():
-            outputs = [ctx.policy.beta_along(ctx.situation, ctx.dims)]
-            directions = [_direction(outputs[0], slopes.beta, grad)]
+            pairs = [(ctx.policy.beta_along(ctx.situation, ctx.dims), slopes.beta)]
             if slopes.delta_logit is not None:
-                outputs.append(ctx.policy.delta_logit)
-                directions.append(_direction(outputs[1], slopes.delta_logit, grad))
-            return None, None, *torch.autograd.grad(outputs, ctx.parameters, directions, allow_unused=True)
+                pairs.append((ctx.policy.delta_logit, slopes.delta_logit))
+            pairs = [(value, slope) for value, slope in pairs if value.requires_grad]  # frozen ones have no gradient
+            outputs = [value for value, _ in pairs]
+            directions = [_direction(value, slope, grad) for value, slope in pairs]
+            learned = [parameter for parameter in ctx.parameters if parameter.requires_grad]
+            found = iter(torch.autograd.grad(outputs, learned, directions, allow_unused=True))
+        return None, None, *(next(found) if parameter.requires_grad else None for parameter in ctx.parameters)
 
 
 def _direction(value: Tensor, slope: Tensor, grad: Tensor) -> Tensor:  # () or broadcasts to (n, *B); (n, *B); ()

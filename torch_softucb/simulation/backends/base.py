@@ -1,5 +1,7 @@
 """The interface between the simulation and the backends that play its rounds."""
 
+import re
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from torch_softucb.simulation.fixed_arms import FixedArms
 from torch_softucb.simulation.state import PlayState
 from torch_softucb.simulation.trajectory import Round
 
+_WARNED: set[str] = set()  # reasons that have been given
 _NUMBERS_AT_ONCE = 2**15  # random numbers drawn per stream and block: they stay in the cache
 
 
@@ -77,5 +80,17 @@ class Backend(Protocol):
 
 
 def warn_eager(reason: str) -> None:
-    """Warn that rounds run eagerly although another backend was requested. Python shows each reason once."""
-    warnings.warn(f"rollout: {reason}; playing eagerly, with the same numbers", CompileWarning, stacklevel=2)
+    """Warn that rounds run eagerly although another backend was requested, once per reason and process.
+
+    The once is kept here: Lightning and others reset the registry that Python keeps for it. Numbers in the text do not make
+    another reason. The warning points at the first caller outside the package.
+    """
+    key = re.sub(r"\d+", "", reason)
+    if key in _WARNED:
+        return
+    _WARNED.add(key)
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("torch_softucb"):
+        level, frame = level + 1, frame.f_back
+    text = f"rollout: {reason}; playing eagerly, with the same numbers"
+    warnings.warn(text, CompileWarning, stacklevel=level)
