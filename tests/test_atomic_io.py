@@ -2,8 +2,10 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -86,6 +88,92 @@ def test_leftovers_of_killed_processes_are_removed_and_nothing_else(tmp_path):
         (tmp_path / other).write_bytes(b"")
     _write(target, b"whole")
     assert _names(tmp_path) == sorted([".b.12.tmp", ".a1.12.tmp", "a[1].tmp", "a[1]"])
+
+
+def test_the_temporary_file_of_a_live_writer_stays(tmp_path):
+    with whole_file(tmp_path / "a") as file:
+        file.write(b"slow")
+        _write(tmp_path / "a", b"quick")
+    assert (tmp_path / "a").read_bytes() == b"slow"
+    assert _names(tmp_path) == ["a"]
+
+
+def test_many_threads_write_one_path(tmp_path):
+    """Every save succeeds, every read finds one of the contents, whole."""
+    target, contents, failures = tmp_path / "a", [bytes([i]) * 5000 for i in range(4)], []
+    _write(target, contents[0])
+
+    def save(content):
+        try:
+            for _ in range(50):
+                _write(target, content)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=save, args=(content,)) for content in contents]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        assert target.read_bytes() in contents
+    assert not failures
+    assert _names(tmp_path) == ["a"]
+
+
+@pytest.mark.slow
+def test_many_processes_write_one_path(tmp_path):
+    script = (
+        "import sys\nfrom torch_softucb.atomic_io import whole_file\n"
+        "for _ in range(200):\n    with whole_file(sys.argv[1]) as file:\n        file.write(sys.argv[2].encode() * 5000)"
+    )
+    target = tmp_path / "a"
+    running = [subprocess.Popen([sys.executable, "-c", script, str(target), letter]) for letter in "xyz"]
+    while any(process.poll() is None for process in running):
+        if target.exists():
+            assert target.read_bytes() in {letter * 5000 for letter in (b"x", b"y", b"z")}
+    assert [process.returncode for process in running] == [0, 0, 0]
+    assert _names(tmp_path) == ["a"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are those of POSIX")
+def test_new_files_are_private_and_modes_are_kept(tmp_path):
+    target = tmp_path / "a"
+    old = os.umask(0)
+    try:
+        _write(target, b"x")
+        assert stat.S_IMODE(target.stat().st_mode) == 0o600
+        for mode in (0o644, 0o640, 0o600):
+            target.chmod(mode)
+            _write(target, b"y")
+            assert stat.S_IMODE(target.stat().st_mode) == mode
+    finally:
+        os.umask(old)
+
+
+def test_a_link_is_followed_for_the_target_and_never_for_the_temporary_file(tmp_path, monkeypatch):
+    (tmp_path / "folder").mkdir()
+    real, link, victim = tmp_path / "folder" / "real", tmp_path / "link", tmp_path / "victim"
+    real.write_bytes(b"old")
+    link.symlink_to(real)
+    victim.write_bytes(b"precious")
+    _write(link, b"new")
+    assert link.is_symlink()
+    assert real.read_bytes() == b"new"
+    monkeypatch.setattr(atomic_io.secrets, "token_hex", lambda _: "guessed")
+    (tmp_path / "folder" / ".real.guessed.tmp").symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        _write(link, b"evil")
+    assert victim.read_bytes() == b"precious"
+    assert real.read_bytes() == b"new"
+
+
+def test_without_locks_only_old_temporary_files_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(atomic_io, "fcntl", None)
+    old, young = tmp_path / ".a.1.tmp", tmp_path / ".a.2.tmp"
+    for file in (old, young):
+        file.write_bytes(b"")
+    os.utime(old, (0, 0))
+    _write(tmp_path / "a", b"x")
+    assert _names(tmp_path) == [".a.2.tmp", "a"]
 
 
 def _refuse_folders(monkeypatch):

@@ -3,12 +3,22 @@
 import contextlib
 import glob
 import os
+import secrets
+import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 _CAN_SYNC_FOLDERS = os.name != "nt"  # Windows does not let a program open a folder
+_NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_ABANDONED = 3600.0  # seconds after which a temporary file is taken for abandoned, where files cannot be locked
 
 
 @contextmanager
@@ -16,8 +26,13 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a file for writing that replaces ``path`` only when the block ends without an exception.
 
     The data is written to a temporary file, synced to disk, and renamed. A process that is killed at any point leaves the
-    old file or the new one. The temporary file is in the target's own folder: another folder may be on another filesystem,
-    where a rename becomes a copy. Temporary files of killed processes are removed.
+    old file or the new one, and several processes or threads may write the same path: the last one wins. The temporary
+    file is in the target's own folder, because another folder may be on another filesystem, where a rename becomes a copy.
+    Its name is random and it is never opened through a symlink. Temporary files of killed processes are removed; those of
+    live ones are locked and stay.
+
+    A new file can be read and written by its owner only (mode 0600); a file that is replaced keeps its mode. If ``path`` is
+    a symlink, the file that it points to is replaced.
 
     Args:
         path: file to create or replace; its folder must exist.
@@ -33,21 +48,66 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         >>> target.read_bytes(), [file.name for file in target.parent.iterdir()]
         (b'1 2 3', ['numbers'])
     """
-    target = Path(path)
-    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        with contextlib.suppress(FileNotFoundError):
-            leftover.unlink()
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    target = Path(os.path.realpath(path))
+    _remove_abandoned(target)
+    handle, temporary = _new_temporary(target)
     try:
-        with temporary.open("wb") as file:
+        with open(handle, "wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
+            if target.exists() and hasattr(os, "fchmod"):
+                os.fchmod(handle, stat.S_IMODE(target.stat().st_mode))
+            os.fsync(handle)
+            if os.name != "nt":  # while the lock is held: nothing may take the file for abandoned
+                temporary.replace(target)
+        if os.name == "nt":
+            temporary.replace(target)
         sync_folder(target.parent)
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
+
+
+def _new_temporary(target: Path) -> tuple[int, Path]:
+    """Create and lock a temporary file next to ``target``."""
+    while True:
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+        handle = os.open(temporary, _NEW_FILE, 0o600)
+        try:
+            if fcntl is None:
+                return handle, temporary
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if _is(handle, temporary):
+                return handle, temporary
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)  # another process has removed it between its creation and the lock
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove temporary files of ``target`` whose process was killed."""
+    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        with contextlib.suppress(OSError):  # removed meanwhile, in use, or a symlink
+            if fcntl is None:
+                if time.time() - leftover.stat().st_mtime > _ABANDONED:
+                    leftover.unlink()
+                continue
+            handle = os.open(leftover, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is(handle, leftover):
+                    leftover.unlink()
+            finally:
+                os.close(handle)
+
+
+def _is(handle: int, path: Path) -> bool:
+    """Whether an open file is still the one at ``path``."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
 
 
 def sync_folder(folder: Path) -> None:
