@@ -11,7 +11,6 @@ from torch_softucb.checks import (
     check_divides,
     check_integer,
     check_number,
-    check_range,
 )
 
 
@@ -69,25 +68,6 @@ def test_choices():
     check_choice("f", "mode", "a", ("a", "b"))
     with pytest.raises(ValueError, match="f: mode must be one of 'a', 'b', got 'c'"):
         check_choice("f", "mode", "c", ("a", "b"))
-
-
-@pytest.mark.parametrize("value", [(1, 2), [1.0, 1.0], (1, 2.9)])
-def test_ranges(value):
-    check_range("f", "size", value, low=1.0, high=3.0)
-
-
-@pytest.mark.parametrize("value", [(2, 1), (0.5, 2), (1, 3), (1, math.nan), (1,), (1, 2, 2), 1, "12", ("a", "b"), None])
-def test_wrong_ranges(value):
-    with pytest.raises(
-        ValueError, match=r"f: size must be \(low, high\) with low >= 1 and high not below low and below 3, got"
-    ):
-        check_range("f", "size", value, low=1.0, high=3.0)
-
-
-def test_a_range_from_zero_excludes_zero():
-    check_range("f", "noise_std", (0.1, 2), low=0.0)
-    with pytest.raises(ValueError, match=r"low > 0 and high not below low, got \(0.0, 2\)"):
-        check_range("f", "noise_std", (0.0, 2), low=0.0)
 
 
 def test_multiples():

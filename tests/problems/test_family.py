@@ -1,8 +1,11 @@
 """Families of problems: members drawn from ranges, problems drawn from a member."""
 
+import math
+
 import pytest
 import torch
 
+from torch_softucb.problems._checks import check_range
 from torch_softucb.problems.family import Family
 
 SMALL = Family(num_arms=(4, 8), dim=(2, 5), horizon=(10, 30), noise_std=(0.1, 1.0), drifting=0.5)
@@ -49,3 +52,22 @@ def test_a_family_that_cannot_be_is_refused(wrong):
 def test_drift_needs_a_plane():
     with pytest.raises(ValueError, match="Family: dim must be at least 2 for theta to rotate, got 1"):
         Family(dim=(1, 5), drifting=0.1)
+
+
+@pytest.mark.parametrize("value", [(1, 2), [1.0, 1.0], (1, 2.9)])
+def test_ranges(value):
+    check_range("f", "size", value, low=1.0, high=3.0)
+
+
+@pytest.mark.parametrize("value", [(2, 1), (0.5, 2), (1, 3), (1, math.nan), (1,), (1, 2, 2), 1, "12", ("a", "b"), None])
+def test_wrong_ranges(value):
+    with pytest.raises(
+        ValueError, match=r"f: size must be \(low, high\) with low >= 1 and high not below low and below 3, got"
+    ):
+        check_range("f", "size", value, low=1.0, high=3.0)
+
+
+def test_a_range_from_zero_excludes_zero():
+    check_range("f", "noise_std", (0.1, 2), low=0.0)
+    with pytest.raises(ValueError, match=r"low > 0 and high not below low, got \(0.0, 2\)"):
+        check_range("f", "noise_std", (0.0, 2), low=0.0)

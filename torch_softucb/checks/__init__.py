@@ -1,4 +1,4 @@
-"""Input checks that several folders share; those of one folder are in its ``_checks.py`` or in the file that calls them."""
+"""Input checks that modules of several folders share; other checks live next to their caller."""
 
 from torch_softucb.checks.numbers import (
     check_choice,
@@ -6,7 +6,6 @@ from torch_softucb.checks.numbers import (
     check_divides,
     check_integer,
     check_number,
-    check_range,
 )
 from torch_softucb.checks.tensors import (
     check_arm_axis,
@@ -35,7 +34,6 @@ __all__ = [
     "check_mask",
     "check_not_negative",
     "check_number",
-    "check_range",
     "check_same_dtype",
     "check_same_shape",
     "check_shape",

@@ -72,19 +72,6 @@ def check_delta(where: str, delta: object) -> float:
     return float(delta)
 
 
-def check_range(where: str, name: str, value: object, *, low: float, high: float = math.inf) -> None:
-    """Check that ``value`` is a pair of positive numbers ``(first, last)`` with low <= first <= last < high."""
-    if isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(end, int | float) for end in value):
-        first, last = value
-        if first > 0 and low <= first <= last < high:
-            return
-    smallest = f">= {low:g}" if low else "> 0"
-    largest = "" if math.isinf(high) else f" and below {high:g}"
-    raise ValueError(
-        f"{where}: {name} must be (low, high) with low {smallest} and high not below low{largest}, got {value!r}"
-    )
-
-
 def check_divides(where: str, name: str, value: int, by: str, parts: int) -> None:
     """Check that ``value`` is a multiple of ``parts``; ``by`` is the plural noun for what ``parts`` counts."""
     if value % parts:

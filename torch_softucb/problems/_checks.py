@@ -49,3 +49,16 @@ def check_ids(where: str, ids: Tensor, batch: torch.Size) -> None:
         got = f"dtype {ids.dtype}" if isinstance(ids, Tensor) else type(ids).__name__
         raise TypeError(f"{where}: ids must be an int64 tensor, got {got}; use torch.arange(count), or leave them out")
     check_shape(where, "ids", ids.shape, ids.shape == batch, str(tuple(batch)))
+
+
+def check_range(where: str, name: str, value: object, *, low: float, high: float = math.inf) -> None:
+    """Check that ``value`` is a pair of positive numbers ``(first, last)`` with low <= first <= last < high."""
+    if isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(end, int | float) for end in value):
+        first, last = value
+        if first > 0 and low <= first <= last < high:
+            return
+    smallest = f">= {low:g}" if low else "> 0"
+    largest = "" if math.isinf(high) else f" and below {high:g}"
+    raise ValueError(
+        f"{where}: {name} must be (low, high) with low {smallest} and high not below low{largest}, got {value!r}"
+    )

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from torch_softucb.checks import check_number, check_range
-from torch_softucb.problems._checks import check_rotation_dim
+from torch_softucb.checks import check_number
+from torch_softucb.problems._checks import check_range, check_rotation_dim
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.problems.synthetic import synthetic_problem
 from torch_softucb.rng import mixed_seed

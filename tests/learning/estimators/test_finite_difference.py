@@ -5,25 +5,15 @@ import math
 import pytest
 import torch
 
-from torch_softucb import BanditProblem, ScheduleBeta, SituationBeta, SoftUCBPolicy, synthetic_problem
+from tests.learning.estimators.cases import D, small_problem
+from torch_softucb import ScheduleBeta, SituationBeta, SoftUCBPolicy
 from torch_softucb.learning import Episode
 from torch_softucb.learning.estimators.finite_difference import common_random_numbers, difference
-
-D = torch.double
-
-
-def _problem(count, seeded, *, masked=False, dtype=D, arms=7, dim=3):
-    problem = synthetic_problem(num_problems=count, num_arms=arms, dim=dim, dtype=dtype, generator=seeded(0))
-    if not masked:
-        return problem
-    mask = torch.rand(count, arms, generator=seeded(1)) > 0.3
-    mask[:, 1] = True
-    return BanditProblem(problem.arms, problem.means, 0.5, mask)
 
 
 def test_differences_at_zero_are_taken_from_zero(seeded):
     """beta reads as 0 below 0, so the lower end is 0 and the distance that is left is what is divided by."""
-    episode = Episode(_problem(256, seeded), 1, 2)
+    episode = Episode(small_problem(256, seeded), 1, 2)
     policy = SoftUCBPolicy(3, beta_init=0.0, coldness="smooth", dtype=D)
     got = difference(policy, episode, policy.raw_beta, 0, horizon=30, compile=False)
     step = 0.01
@@ -35,7 +25,7 @@ def test_differences_at_zero_are_taken_from_zero(seeded):
 
 
 def test_a_schedules_differences_are_taken_a_tenth_of_beta_apart(seeded):
-    episode = Episode(_problem(64, seeded), 1, 2)
+    episode = Episode(small_problem(64, seeded), 1, 2)
     policy = SoftUCBPolicy(3, beta_init=ScheduleBeta(20, init=1.0), coldness="smooth", dtype=D)
     raw = policy.beta_module.log_beta
     got = difference(policy, episode, raw, 0, horizon=20, compile=False)
@@ -56,7 +46,7 @@ def test_a_schedules_differences_are_taken_a_tenth_of_beta_apart(seeded):
 
 def test_a_failing_rollout_leaves_the_parameter_as_it_was(seeded, monkeypatch):
     policy = SoftUCBPolicy(3, beta_init=0.5, coldness="smooth", dtype=D)
-    episode = Episode(_problem(8, seeded), 1, 2)
+    episode = Episode(small_problem(8, seeded), 1, 2)
 
     def fails(*_, **__):
         raise MemoryError
@@ -70,4 +60,4 @@ def test_a_failing_rollout_leaves_the_parameter_as_it_was(seeded, monkeypatch):
 def test_many_numbers_are_refused_before_anything_is_played(seeded):
     policy = SoftUCBPolicy(3, beta_init=SituationBeta(horizon=9), coldness="smooth", dtype=D)
     with pytest.raises(ValueError, match="at most 64 numbers"):
-        common_random_numbers(policy, Episode(_problem(8, seeded), 1, 2), horizon=5)
+        common_random_numbers(policy, Episode(small_problem(8, seeded), 1, 2), horizon=5)

@@ -6,29 +6,19 @@ from dataclasses import replace
 import pytest
 import torch
 
-from torch_softucb import BanditProblem, SoftUCBPolicy, rollout, synthetic_problem
+from tests.learning.estimators.cases import D, small_problem
+from torch_softucb import SoftUCBPolicy, rollout, synthetic_problem
 from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.estimators.finite_difference import common_random_numbers
 from torch_softucb.learning.estimators.score_function import CONTROL_VARIATES, credit, play, slopes, trajectory
 from torch_softucb.simulation.trajectory import SCORES
 from torch_softucb.training.offline import SoftUCBOffline
 
-D = torch.double
-
-
-def _problem(count, seeded, *, masked=False, dtype=D, arms=7, dim=3):
-    problem = synthetic_problem(num_problems=count, num_arms=arms, dim=dim, dtype=dtype, generator=seeded(0))
-    if not masked:
-        return problem
-    mask = torch.rand(count, arms, generator=seeded(1)) > 0.3
-    mask[:, 1] = True
-    return BanditProblem(problem.arms, problem.means, 0.5, mask)
-
 
 @pytest.mark.parametrize("coldness", ["smooth", "current"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_the_native_kernels_scores_are_the_eager_ones(coldness, masked, seeded):
-    problem = _problem(21, seeded, masked=masked)
+    problem = small_problem(21, seeded, masked=masked)
     policy = SoftUCBPolicy(3, beta_init=0.4, coldness=coldness, dtype=D)
     eager, native = (
         rollout(policy, problem, horizon=50, generator=seeded(2), scores=True, compile=way) for way in (False, "native")
@@ -68,7 +58,7 @@ def test_unbiased_with_smooth_and_steadier_with_baselines(beta, seeded):
 
 
 def test_signals_carry_their_gradient_to_beta(seeded):
-    episode = Episode(_problem(64, seeded, dtype=torch.float32), 1, 2)
+    episode = Episode(small_problem(64, seeded, dtype=torch.float32), 1, 2)
     for estimator in (trajectory, common_random_numbers):
         policy = SoftUCBPolicy(3, beta_init=0.7, coldness="smooth")
         signal = estimator(policy, episode, horizon=40, eta=0.0, record=("probs",))
@@ -80,14 +70,14 @@ def test_signals_carry_their_gradient_to_beta(seeded):
 
 
 def test_what_has_no_trajectory_gradient_is_refused(seeded):
-    episode = Episode(_problem(16, seeded, dtype=torch.float32), 1, 2)
+    episode = Episode(small_problem(16, seeded, dtype=torch.float32), 1, 2)
     with pytest.raises(ValueError, match="needs SoftUCBPolicy with coldness 'smooth'"):
         trajectory(SoftUCBPolicy(3, coldness="lagged"), episode, horizon=5, eta=0.0, record=())
 
 
 def test_trajectories_with_betas_of_their_own_get_a_gradient_each(seeded):
     """The same as one beta's when it is summed: each sees its own trajectory only, centred by the others."""
-    episode = Episode(_problem(15, seeded), 1, 2)  # 15: no replicates
+    episode = Episode(small_problem(15, seeded), 1, 2)  # 15: no replicates
     own, one = (SoftUCBPolicy(3, beta_init=start, coldness="smooth", dtype=D) for start in (torch.full((15,), 0.5), 0.5))
     for policy in (own, one):
         trajectory(policy, episode, horizon=20, eta=0.0, record=()).loss.backward()
@@ -97,7 +87,7 @@ def test_trajectories_with_betas_of_their_own_get_a_gradient_each(seeded):
 
 def test_processes_play_trajectories_of_their_own(seeded):
     """One problem for all, as in the paper's setting: what tells processes apart are the ids."""
-    problem = _problem(1, seeded)[0].repeat(32)
+    problem = small_problem(1, seeded)[0].repeat(32)
     policy = SoftUCBPolicy(3, coldness="smooth", dtype=D)
     first, second = (play(policy, Episode(problem[part], 1, 2), horizon=20).regret for part in (slice(16), slice(16, None)))
     assert not torch.equal(first, second)
@@ -108,7 +98,7 @@ def test_a_number_that_is_pushed_down_does_not_land_on_random_play(estimator, se
     """At beta = 0 the policy is uniform, gamma is 0 and no gradient leads away: learners never get there."""
     model = SoftUCBOffline(dim=3, horizon=10, beta_init=0.02, estimator=estimator, coldness="smooth")
     optimizer = model.default_optimizer()
-    episode = Episode(_problem(16, seeded, dtype=torch.float32), 1, 2)
+    episode = Episode(small_problem(16, seeded, dtype=torch.float32), 1, 2)
     for _ in range(30):
         optimizer.zero_grad()
         (-model.estimator(model.policy, episode, horizon=10, eta=0.0, record=()).loss).backward()  # up the wrong way
@@ -121,7 +111,7 @@ def test_a_number_that_is_pushed_down_does_not_land_on_random_play(estimator, se
 def test_without_replicates_no_trajectory_helps_to_centre_itself(count, seeded):
     """d credit / d own reward to go is 1, up to the factor that the mean of the others brings: by differences."""
     policy = SoftUCBPolicy(3, beta_init=torch.full((count,), 0.5), coldness="smooth", dtype=D)
-    played = Episode(_problem(count, seeded), 1, 2).play(policy, horizon=10, scores=True)
+    played = Episode(small_problem(count, seeded), 1, 2).play(policy, horizon=10, scores=True)
     last = played.regret.clone()
     base = credit(played)
     for i in range(min(count, 6)):
