@@ -7,7 +7,12 @@ import pytest
 import torch_softucb
 from torch_softucb import errors
 
-BUILT_IN = {"NumericalError": ArithmeticError, "DataError": ValueError, "JournalError": ValueError}
+BUILT_IN = {
+    "NumericalError": ArithmeticError,
+    "DataError": ValueError,
+    "JournalError": ValueError,
+    "OpenDecisionsError": RuntimeError,
+}
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -27,7 +32,7 @@ def test_they_travel_between_processes():
 
 def test_every_class_is_an_error_of_the_package_or_a_warning():
     classes = [value for value in vars(errors).values() if isinstance(value, type)]
-    assert len(classes) == 6
+    assert len(classes) == 8
     for each in classes:
         assert issubclass(each, errors.SoftUCBError | UserWarning)
         assert each.__doc__

@@ -38,7 +38,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         path: file to create or replace; its folder must exist.
 
     Yields:
-        The temporary file, open for writing bytes.
+        The temporary file, open for writing and reading bytes.
 
     Example:
         >>> import tempfile
@@ -52,7 +52,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     _remove_abandoned(target)
     handle, temporary = _new_temporary(target)
     try:
-        with open(handle, "wb") as file:
+        with open(handle, "w+b") as file:
             yield file
             file.flush()
             if target.exists() and hasattr(os, "fchmod"):

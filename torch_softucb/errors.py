@@ -21,9 +21,17 @@ class JournalError(SoftUCBError, ValueError):
     """A journal cannot be opened, written or read as expected."""
 
 
+class OpenDecisionsError(SoftUCBError, RuntimeError):
+    """A head has as many decisions without feedback as it may have."""
+
+
 class CompileWarning(UserWarning):
     """The requested backend is not available; the rounds run on another backend, with the same results."""
 
 
 class BetaWarning(UserWarning):
     """The learned beta exceeds its theoretical upper bound."""
+
+
+class LogWarning(UserWarning):
+    """The end of a decision log was incomplete: what a commit that never returned had written was left out."""

@@ -23,7 +23,7 @@ from torch_softucb import (
     load_policy,
     save_policy,
 )
-from torch_softucb.policies import serialization
+from torch_softucb.checked_files import save_tensors
 
 DIM, K = 4, 6
 FIELDS = ("probs", "index", "mu_hat", "width", "beta", "gamma", "next_gamma", "situation")
@@ -118,8 +118,9 @@ def test_it_needs_neither_lightning_nor_matplotlib(tmp_path):
 def test_what_is_no_policy_is_named(tmp_path):
     (tmp_path / "text").write_text("no policy")
     torch.save(SoftUCBPolicy(2).state_dict(), tmp_path / "pickle.pt")
-    save_file({"beta": torch.ones(())}, tmp_path / "other")
-    for name in ("text", "pickle.pt", "nothing"):
+    save_file({"beta": torch.ones(())}, tmp_path / "plain")
+    save_tensors(tmp_path / "other", {"beta": torch.ones(())}, {})
+    for name in ("text", "pickle.pt", "nothing", "plain"):
         with pytest.raises(ValueError, match=f"{name}: cannot be read"):
             load_policy(tmp_path / name)
     with pytest.raises(ValueError, match=r"other: is not a file of save_policy"):
@@ -174,12 +175,13 @@ SCALE = lambda: LinTS.theoretical(2, subgaussian_r=0.5, fail_prob=0.1)  # noqa: 
 SEGMENT = lambda: SoftUCBPolicy(2, beta_init=SegmentBeta(torch.tensor([0, 1])))  # noqa: E731
 SCHEDULE = lambda: SoftUCBPolicy(2, beta_init=ScheduleBeta(9))  # noqa: E731
 NETWORK = lambda: SoftUCBPolicy(2, beta_init=SituationBeta(horizon=9))  # noqa: E731
+DELTA = lambda: SoftUCBPolicy(2, learn_delta=True)  # noqa: E731
 WRONG = {
     "unknown class": (SOFT, _record(policy="os.system"), "policy must be one of EXP3"),
     "a class path": (SOFT, _record(policy="torch_softucb.LinUCB"), "policy must be one of EXP3"),
     "class of another shape": (SOFT, _record(policy=["LinUCB"]), "policy must be one of"),
     "another class": (SOFT, _record(policy="LinUCB"), "settings must be beta"),
-    "old format": (SOFT, _record(format=1), "format must be 2, got 1"),
+    "old format": (SOFT, _record(format=1), "format must be 3, got 1"),
     "unknown field": (SOFT, _record(hook="x"), "fields of the policy must be"),
     "huge dim": (SOFT, _record(dim=10**9), "dim 1000000000 .* do not fit statistics of shape"),
     "longer than 64 bits": (SOFT, _record(dim=10**30), "numbers must be finite and fit into 64 bits"),
@@ -200,7 +202,7 @@ WRONG = {
     "statistics of no dims": (SOFT, _tensor("statistics", torch.tensor(1.0)), "tensor statistics is missing or has no dims"),
     "statistics in float32": (SOFT, _tensor("statistics", torch.ones(12)), "tensor statistics must be torch.float64"),
     "no beta": (SOFT, _without("raw_beta"), "tensor raw_beta is missing"),
-    "NaN": (SOFT, _tensor("raw_beta", torch.tensor(float("nan"))), "tensor raw_beta must be finite"),
+    "NaN": (SOFT, _tensor("raw_beta", torch.tensor(float("nan"))), "raw_beta must be finite"),
     "another tensor": (SOFT, _tensor("hook", torch.tensor(1.0)), "tensors must be raw_beta, statistics"),
     "beta of a baseline": (EXP, _record(beta={"module": "ScheduleBeta", "settings": {}}), "beta must be null for EXP3"),
     "part of a radius": (RADIUS, _settings(beta={"subgaussian_r": 0.5}), "beta must be fail_prob, subgaussian_r"),
@@ -212,6 +214,13 @@ WRONG = {
     "horizon 0": (SCHEDULE, _beta(horizon=0), "horizon must be at least 1"),
     "no knots": (SCHEDULE, _without("beta_module.log_beta"), "tensor beta_module.log_beta is missing"),
     "knots of two dims": (SCHEDULE, _tensor("beta_module.log_beta", torch.ones(2, 2)), "must have 1 dims"),
+    "V not positive definite": (
+        SOFT,
+        lambda r, t: t["statistics"][:4].copy_(-torch.eye(2).flatten()),
+        "statistics are impossible: V is not positive definite",
+    ),
+    "delta of integers": (DELTA, _tensor("raw_delta", torch.tensor(3)), "tensor raw_delta must be torch.float32"),
+    "dim 20,000": (SOFT, _record(dim=20_000), "dim 20000 .* do not fit statistics of shape"),
     "huge segment": (
         SEGMENT,
         _tensor("beta_module.segments", torch.tensor([0, 10**15])),
@@ -221,7 +230,7 @@ WRONG = {
     "segments of floats": (SEGMENT, _tensor("beta_module.segments", torch.ones(2)), "segments must be int64"),
     "unknown input": (NETWORK, _beta(inputs=["weather"]), "inputs must be one of"),
     "inputs a number": (NETWORK, _beta(inputs=3), "not iterable"),
-    "fewer inputs": (NETWORK, _beta(inputs=["log_noise"]), "tensor beta_module.hidden.weight must be"),
+    "fewer inputs": (NETWORK, _beta(inputs=["log_noise"]), "tensor beta_module.(hidden|linear).weight must be"),
     "a part of another size": (NETWORK, _tensor("beta_module.linear.weight", torch.ones(1, 3)), "linear.weight must be"),
 }
 
@@ -234,29 +243,27 @@ def test_a_wrong_file_is_refused_by_name(case, tmp_path):
         record = json.loads(file.metadata()["policy"])
     tensors = load_file(tmp_path / "policy")
     change(record, tensors)
-    text = json.dumps(record)
-    metadata = {"policy": text, "sha256": serialization._checksum(text, tensors)}
-    save_file(tensors, tmp_path / "wrong", metadata=metadata)
+    save_tensors(tmp_path / "wrong", tensors, {"policy": json.dumps(record)})
     with pytest.raises(ValueError, match=rf"policy file .*wrong: .*{match}"):
         load_policy(tmp_path / "wrong")
 
 
 def test_text_that_is_no_json_is_refused(tmp_path):
     for text in ("{", "[]", "[" * 100_000, "null"):
-        save_file({"statistics": torch.ones(3)}, tmp_path / "a", metadata={"policy": text, "sha256": ""})
+        save_tensors(tmp_path / "a", {"statistics": torch.ones(3)}, {"policy": text})
         with pytest.raises(ValueError, match=r"policy file .*a: "):
             load_policy(tmp_path / "a")
 
 
-def test_every_flipped_byte_of_the_tensors_is_found(tmp_path):
-    save_policy(tmp_path / "a", SoftUCBPolicy(1))
+def test_every_flipped_byte_is_found(tmp_path):
+    """Headers included: shapes, dtypes, names and notes."""
+    save_policy(tmp_path / "a", SoftUCBPolicy(1), notes={"horizon": 5})
     whole = (tmp_path / "a").read_bytes()
-    start = 8 + int.from_bytes(whole[:8], "little")
-    for position in range(start, len(whole)):
+    for position in range(len(whole)):
         (tmp_path / "b").write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
-        with pytest.raises(ValueError, match="sha256 does not match the contents"):
+        with pytest.raises(ValueError, match="b: cannot be read"):
             load_policy(tmp_path / "b")
-    for length in range(0, len(whole), 7):
+    for length in range(len(whole)):
         (tmp_path / "b").write_bytes(whole[:length])
         with pytest.raises(ValueError, match="b: cannot be read"):
             load_policy(tmp_path / "b")
@@ -268,3 +275,20 @@ def test_a_policy_loaded_in_inference_mode_can_be_updated_after_it(tmp_path):
         policy = load_policy(tmp_path / "policy")
     policy.update(torch.ones(2, 3), torch.ones(2))
     assert policy.state.num_observations == 2
+
+
+def test_a_device_that_is_not_there_is_named(tmp_path):
+    save_policy(tmp_path / "policy", SoftUCBPolicy(3))
+    for device in ("nowhere", "cuda:99", 3.5):
+        with pytest.raises(ValueError, match="load_policy: device must be one that this machine has"):
+            load_policy(tmp_path / "policy", device=device)
+
+
+def test_a_policy_that_could_not_be_loaded_is_not_saved(tmp_path):
+    policy = SoftUCBPolicy(3)
+    policy.state.root.mul_(1.5)
+    with pytest.raises(ValueError, match=r"save_policy: statistics are impossible: root does not belong to V"):
+        save_policy(tmp_path / "policy", policy)
+    assert not list(tmp_path.iterdir())
+    policy.refresh()
+    save_policy(tmp_path / "policy", policy)

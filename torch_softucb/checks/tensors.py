@@ -8,8 +8,8 @@ from torch import Tensor
 
 
 def values_readable(tensor: Tensor) -> bool:
-    """Return whether Python may read the tensor's values; not under ``torch.compile`` or ``torch.func`` transforms."""
-    if torch.compiler.is_compiling():
+    """Return whether Python may read the values; not under ``torch.compile`` or ``torch.func``, nor on ``meta``."""
+    if torch.compiler.is_compiling() or tensor.is_meta:
         return False
     return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 

@@ -1,10 +1,10 @@
 """Save a policy to one file and load it again.
 
-The file is safetensors: the state dict as tensors, and the class and settings as JSON. Loading runs no code from the file.
-The class is a key of a fixed table, and sizes are compared with the tensors before anything is allocated.
+The file is safetensors: the state dict as tensors, and the class and settings as JSON. It has a checksum over all its
+bytes. Loading runs no code from the file: the class is a key of a fixed table, sizes are compared with the tensors before
+anything is allocated, and statistics that no sequence of updates leads to are refused.
 """
 
-import hashlib
 import inspect
 import json
 import os
@@ -12,15 +12,13 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from torch_softucb import policies
-from torch_softucb.atomic_io import unreadable_file, whole_file
+from torch_softucb.checked_files import load_tensors, save_tensors
 from torch_softucb.checks import check_integer
 from torch_softucb.policies import BanditPolicy
-from torch_softucb.policies._checks import check_batch_shape
+from torch_softucb.policies._checks import check_batch_shape, check_device
 from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.beta.network import SituationBeta
 from torch_softucb.policies.beta.schedule import ScheduleBeta
@@ -29,7 +27,7 @@ from torch_softucb.policies.lin_ts import RunningScale
 from torch_softucb.policies.lin_ucb import RunningRadius
 from torch_softucb.policies.rows import RowLayout
 
-_FORMAT = 2
+_FORMAT = 3
 _POLICIES: dict[str, type[BanditPolicy]] = {
     name: getattr(policies, name) for name in policies.__all__ if name not in ("ArmPolicy", "BanditPolicy")
 }
@@ -56,7 +54,7 @@ def save_policy(path: str | os.PathLike[str], policy: BanditPolicy, *, notes: Ma
 
     Raises:
         TypeError: if the policy or its beta module is a class from outside this package.
-        ValueError: if a parameter or statistic is NaN or infinite.
+        ValueError: if the state is one that :func:`load_policy` would refuse, such as a beta that is NaN.
 
     Example:
         >>> import tempfile
@@ -86,12 +84,12 @@ def save_policy(path: str | os.PathLike[str], policy: BanditPolicy, *, notes: Ma
         settings = {field: getattr(module, field) for field in _MODULES[type(module).__name__][1]}
         record["beta"] = {"module": type(module).__name__, "settings": settings}
     tensors = {field: value.detach().contiguous() for field, value in policy.state_dict().items()}
-    _check_values("save_policy: ", tensors)
-    text = json.dumps(record, allow_nan=False)
-    metadata = {"policy": text, "sha256": _checksum(text, tensors)}
-    metadata["notes"] = json.dumps({field: str(value) for field, value in (notes or {}).items()})
-    with whole_file(path) as file:
-        file.write(save(tensors, metadata=metadata))
+    try:
+        policy.check_state(tensors)
+    except ValueError as error:
+        raise ValueError(f"save_policy: {str(error).partition(': ')[2]}; nothing was written") from error
+    text = json.dumps({field: str(value) for field, value in (notes or {}).items()})
+    save_tensors(path, tensors, {"policy": json.dumps(record, allow_nan=False), "notes": text})
 
 
 @torch.inference_mode(False)
@@ -108,18 +106,13 @@ def load_policy(path: str | os.PathLike[str], *, device: torch.device | str | No
     Raises:
         ValueError: if the file cannot be read, or is not what :func:`save_policy` writes.
     """
+    target, record = check_device("load_policy", device), dict[str, Any]()
     try:
-        with safe_open(os.fspath(path), framework="pt") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-            shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
-            metadata: dict[str, str] = file.metadata() or {}
-            record = _read_record(metadata, shapes)
-            tensors = {name: file.get_tensor(name).clone() for name in shapes}  # not a view of a file that may change
-        return _build(record, metadata, tensors, device)
-    except (SafetensorError, OSError) as error:
-        raise unreadable_file(path, error) from error
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"policy file {path}: {error}") from error
+        tensors, _ = load_tensors(path, check=lambda metadata, shapes: record.update(_read_record(metadata, shapes)))
+        return _build(record, tensors, target)
+    except (TypeError, ValueError, RuntimeError, RecursionError) as error:
+        text = str(error)
+        raise ValueError(text if text.startswith(f"{path}: ") else f"policy file {path}: {text}") from error
 
 
 def _encode(policy: BanditPolicy) -> dict[str, Any]:
@@ -127,20 +120,6 @@ def _encode(policy: BanditPolicy) -> dict[str, Any]:
     settings = {name: value for name, value in policy.settings.items() if name != "device"}
     settings["dtype"] = str(policy.dtype).removeprefix("torch.")
     return {name: value._asdict() if hasattr(value, "_asdict") else value for name, value in settings.items()}
-
-
-def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256(text.encode())
-    for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(tensors[name].reshape(-1).view(torch.uint8).to(torch.device("cpu")).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _check_values(where: str, tensors: Mapping[str, Tensor]) -> None:
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise ValueError(f"{where}{name} must be finite, got NaN or infinite values")
 
 
 def _check_names(what: str, given: object, expected: set[str]) -> None:
@@ -158,8 +137,8 @@ def _int64(text: str) -> int:
 
 def _read_record(metadata: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
     """Return class and settings, after comparing all declared sizes with the tensors in the file."""
-    if not {"policy", "sha256"} <= set(metadata):
-        raise ValueError("is not a file of save_policy: its metadata has no policy and sha256")
+    if "policy" not in metadata:
+        raise ValueError("is not a file of save_policy: its metadata has no policy")
     record: dict[str, Any] = json.loads(metadata["policy"], parse_int=_int64, parse_constant=_int64)
     _check_names("fields of the policy", record, {"format", "policy", "dim", "settings", "beta"})
     if record["format"] != _FORMAT:
@@ -186,12 +165,7 @@ def _read_record(metadata: Mapping[str, str], shapes: Mapping[str, tuple[int, ..
     return record
 
 
-def _build(
-    record: dict[str, Any], metadata: Mapping[str, str], tensors: dict[str, Tensor], device: torch.device | str | None
-) -> BanditPolicy:
-    if metadata["sha256"] != _checksum(metadata["policy"], tensors):
-        raise ValueError("sha256 does not match the contents; the file is damaged")
-    _check_values("tensor ", tensors)
+def _build(record: dict[str, Any], tensors: dict[str, Tensor], device: torch.device) -> BanditPolicy:
     name = record["policy"]
     settings: dict[str, Any] = {**record["settings"], "dtype": _DTYPES[record["settings"]["dtype"]], "device": device}
     for (policy_name, field), running in _RUNNING.items():
@@ -208,12 +182,10 @@ def _build(
     _check_names("tensors", tensors, set(expected))
     for field, tensor in tensors.items():
         shape = (*tensor.shape[:-1], policy.layout.size) if field == "statistics" else expected[field].shape
-        dtype = tensor.dtype if field == "raw_delta" else expected[field].dtype  # raw_delta may be shared by policies
-        if (
-            tensor.shape != torch.Size(shape)
-            or tensor.dtype != dtype
-            or tensor.is_floating_point() != dtype.is_floating_point
-        ):
+        dtype = expected[field].dtype
+        if field == "raw_delta" and tensor.is_floating_point():  # it may be shared with policies of another dtype
+            dtype = tensor.dtype
+        if tensor.shape != torch.Size(shape) or tensor.dtype != dtype:
             raise ValueError(
                 f"tensor {field} must be {dtype} of shape {tuple(shape)}, got {tensor.dtype} of shape {tuple(tensor.shape)}"
             )

@@ -2,8 +2,8 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -59,6 +59,14 @@ class BetaModule(nn.Module, ABC):
 
     def project_(self) -> None:
         """Clamp parameters back into range after an optimiser step; see ``SoftUCBPolicy.project_``."""
+
+    def check_state(self, state_dict: Mapping[str, Any], *, prefix: str = "") -> None:
+        """Raise ValueError if a state dict has values that the module cannot have; shapes and dtypes have been checked.
+
+        Args:
+            state_dict: entries by name.
+            prefix: start of the names of this module's entries.
+        """
 
     @property
     @abstractmethod

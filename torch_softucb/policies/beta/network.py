@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
+from torch_softucb.checked_files import load_tensors, save_tensors
 from torch_softucb.checks import check_choice, check_integer, check_number
 from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.beta.situation import SITUATION
+from torch_softucb.policies.state_checks import check_names, check_parameters
 
 PRETRAINED = Path(__file__).with_name("pretrained") / "situation.safetensors"
 
@@ -72,27 +74,36 @@ class SituationBeta(BetaModule):
 
         Returns:
             The network, and the notes that were saved with it.
-        """
-        from safetensors import safe_open
 
-        with safe_open(path, framework="pt") as file:
-            about = file.metadata()
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        module = cls(horizon=horizon, **json.loads(about.pop("module")))
-        module.load_state_dict(state)
+        Raises:
+            ValueError: if the file cannot be read, is damaged, or is not what :meth:`save` writes.
+        """
+        tensors, about = load_tensors(path)
+        try:
+            settings = json.loads(about.pop("module", "null"))
+            if not isinstance(settings, dict) or set(settings) != {"init", "inputs"}:
+                raise ValueError("is not a file of SituationBeta.save: its metadata has no settings init and inputs")
+            weight = tensors.get("hidden.weight")
+            if weight is None or weight.dim() != 2 or not len(weight):
+                raise ValueError("tensor hidden.weight is missing or has the wrong shape")
+            with torch.random.fork_rng(devices=[]):  # the weights are drawn at random before they are loaded
+                module = cls(horizon=horizon, hidden=len(weight), **settings)
+            check_names(cls.__name__, module, tensors)
+            check_parameters(cls.__name__, module, tensors)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"network file {path}: {error}") from error
+        module.load_state_dict(tensors)
         return module, about
 
     def save(self, path: str | os.PathLike[str], **about: str) -> None:
-        """Write the network as safetensors.
+        """Write the network as safetensors with a checksum.
 
         Args:
             path: file to write.
             **about: notes to save with it.
         """
-        from safetensors.torch import save_file
-
-        settings = {"init": self.init, "hidden": self.hidden.out_features, "inputs": list(self.inputs)}
-        save_file(self.state_dict(), path, metadata={"module": json.dumps(settings), **about})
+        settings = {"init": self.init, "inputs": list(self.inputs)}
+        save_tensors(path, self.state_dict(), {"module": json.dumps(settings), **about})
 
     @property
     def typical(self) -> float:

@@ -1,5 +1,8 @@
 """One beta per segment of bandits."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -42,6 +45,12 @@ class SegmentBeta(BetaModule):
     def project_(self) -> None:
         """Clamp raw betas to 0 from below; see ``SoftUCBPolicy.project_``."""
         self.raw.clamp_(min=0)
+
+    def check_state(self, state_dict: Mapping[str, Any], *, prefix: str = "") -> None:
+        """Raise ValueError if segments are not numbers of betas."""
+        segments: Tensor = state_dict.get(f"{prefix}segments", self.segments)
+        if not segments.is_meta and not 0 <= int(segments.min()) <= int(segments.max()) < len(self.raw):
+            raise ValueError(f"SegmentBeta.load_state_dict: segments must be from 0 to {len(self.raw) - 1}")
 
     @property
     def typical(self) -> float:
