@@ -2,6 +2,7 @@ import math
 
 import torch
 
+from tests.statistics_checks import FALSE_ALARM, assert_frequencies, every_seed, frequency_p, mean_bound, mean_power
 from torch_softucb.rng import mixed_seed, normals, split_mix, stream_key, uniforms
 
 
@@ -29,24 +30,29 @@ def test_float32_is_float64_cut_short():
     assert (gap < 2**-24).all()
 
 
-def test_uniforms_are_uniform_and_uncorrelated():
-    """100 bins, 10^6 numbers: chi-square within 5 standard deviations; neighbours in time and in id uncorrelated."""
-    u = uniforms(torch.tensor(7), torch.arange(1000), start=0, count=1000, dtype=torch.float64)
-    counts = torch.histc(u, 100, 0, 1)
-    chi = ((counts - 10_000).square() / 10_000).sum().item()
-    assert abs(chi - 99) < 5 * math.sqrt(2 * 99)
+@every_seed
+def test_uniforms_are_uniform_and_uncorrelated(seed):
+    """100 bins, 10^6 numbers by chi-square; neighbours in time and in id uncorrelated. False alarms: 1e-6 each."""
+    u = uniforms(torch.tensor(7 + seed), torch.arange(1000), start=0, count=1000, dtype=torch.float64)
+    assert_frequencies(torch.histc(u, 100, 0, 1).tolist(), [0.01] * 100)
     for a, b in ((u[1:], u[:-1]), (u[:, 1:], u[:, :-1])):
         correlation = torch.corrcoef(torch.stack((a.flatten(), b.flatten())))[0, 1].item()
-        assert abs(correlation) < 5 / 1000
+        assert abs(correlation) < mean_bound(1e-3)
+    assert mean_power(0.01, 1e-3) > 0.999
+    bent = u.pow(1.01)  # power: a density that is off by 1% at most over most of the range
+    assert frequency_p(torch.histc(bent, 100, 0, 1).tolist(), [0.01] * 100) < FALSE_ALARM
 
 
-def test_normals_are_normal_and_finite():
+@every_seed
+def test_normals_are_normal_and_finite(seed):
+    """The first four moments of 10^6 numbers; false alarms 1e-6 each. A scale that is off by 1% is flagged."""
     for dtype in (torch.float32, torch.float64):
-        z = normals(torch.tensor(7), torch.arange(1000), start=0, count=1000, dtype=dtype).double()
+        z = normals(torch.tensor(7 + seed), torch.arange(1000), start=0, count=1000, dtype=dtype).double()
         assert z.isfinite().all()
         moments = [z.pow(p).mean().item() for p in (1, 2, 3, 4)]
         for got, want, spread in zip(moments, (0, 1, 0, 3), (1, 2, 15, 96), strict=True):
-            assert abs(got - want) < 5 * math.sqrt(spread / 1e6)
+            assert abs(got - want) < mean_bound(math.sqrt(spread / 1e6))
+        assert abs((1.01 * z).square().mean().item() - 1) > mean_bound(math.sqrt(2 / 1e6))
 
 
 def test_different_keys_different_numbers(seeded):
@@ -59,13 +65,15 @@ def test_different_keys_different_numbers(seeded):
     assert (draws[0] != draws[2]).all()
 
 
-def test_streams_are_independent_even_when_seeded_alike(seeded):
-    """A problem and its noise from generators of the same seed: no correlation between features and noise."""
+@every_seed
+def test_streams_are_independent_even_when_seeded_alike(seed, seeded):
+    """A problem and its noise from generators of the same seed: uncorrelated features and noise. False alarms: 1e-6."""
     cpu, ids = torch.device("cpu"), torch.arange(1000)
     u, v = (
-        uniforms(stream_key(seeded(5), s, cpu), ids, start=0, count=1000, dtype=torch.float64) for s in ("problem", "noise")
+        uniforms(stream_key(seeded(5 + seed), s, cpu), ids, start=0, count=1000, dtype=torch.float64)
+        for s in ("problem", "noise")
     )
-    assert abs(torch.corrcoef(torch.stack((u.flatten(), v.flatten())))[0, 1]) < 5 / 1000
+    assert abs(torch.corrcoef(torch.stack((u.flatten(), v.flatten())))[0, 1]) < mean_bound(1e-3)
 
 
 def test_mixed_seeds_differ_in_the_bits_that_torch_reads():

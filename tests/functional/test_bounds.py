@@ -53,3 +53,24 @@ def test_bad_input(change, name):
     settings = {"dim": 5, "horizon": 10, "subgaussian_r": 0.5, "fail_prob": 0.1, "ridge_alpha": 1.0, "theta_bound": 1.0}
     with pytest.raises(ValueError, match=f"beta_upper_bound: {name}"):
         F.beta_upper_bound(**(settings | change))
+
+
+def test_the_bound_before_the_first_round():
+    at_0 = F.beta_upper_bound(dim=3, horizon=0, subgaussian_r=0.5, fail_prob=0.1, ridge_alpha=4.0, theta_bound=3.0)
+    assert at_0 == pytest.approx(0.5 * math.sqrt(2 * math.log(10)) + 2 * 3)
+
+
+def test_ridge_weight_and_length_of_theta_are_1_by_default():
+    given = {"dim": 3, "horizon": 50, "subgaussian_r": 0.5, "fail_prob": 0.1}
+    assert F.beta_upper_bound(**given) == F.beta_upper_bound(**given, ridge_alpha=1.0, theta_bound=1.0)
+    assert F.regret_bound(beta=1.0, dim=2, horizon=9, delta=0.9) == F.regret_bound(
+        beta=1.0, dim=2, horizon=9, delta=0.9, ridge_alpha=1.0
+    )
+
+
+def test_a_tensor_of_rounds_gives_the_bound_of_each():
+    given = {"dim": 3, "subgaussian_r": 0.5, "fail_prob": 0.1}
+    rounds = torch.tensor([1.0, 10.0, 100.0], dtype=torch.double)
+    for bound in (F.beta_upper_bound, F.thompson_scale):
+        each = [bound(**given, horizon=float(t)) for t in rounds]
+        torch.testing.assert_close(bound(**given, horizon=rounds), torch.tensor(each, dtype=torch.double))

@@ -19,3 +19,7 @@ def test_coverage_and_number_of_suboptimal_arms_by_loops(with_mask):
         held = [abs(means[r, i] - mu_hat[r, i]) <= beta[r] * width[r, i] for i in arms]
         assert got[r].item() == pytest.approx(sum(held) / len(arms))
         assert low[r].item() == sum(1 for i in arms if index[r, i] < 0)
+
+
+def test_an_index_of_exactly_0_is_not_suboptimal():
+    assert F.num_suboptimal(torch.tensor([1.0, 0.0, -1.0])) == 1

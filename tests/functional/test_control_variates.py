@@ -8,7 +8,7 @@ from torch_softucb import functional as F
 D = torch.double
 
 
-@pytest.mark.parametrize("shape", [(3, 4, 5), (3, 1, 5), (3, 1, 1)])
+@pytest.mark.parametrize("shape", [(3, 4, 5), (3, 2, 5), (3, 2, 1), (3, 1, 5), (3, 1, 2), (3, 1, 1)])
 def test_leave_one_out_by_loops(shape, seeded):
     values = torch.randn(shape, dtype=D, generator=seeded(0))
     got = F.leave_one_out(values)
@@ -42,3 +42,29 @@ def test_a_problem_does_not_influence_its_own_prediction(seeded):
     after = F.linear_prediction(state, target)
     assert torch.equal(before[:, :, 0::2], after[:, :, 0::2])
     assert not torch.equal(before[:, :, 1::2], after[:, :, 1::2])
+
+
+def test_the_ridge_of_the_fit_is_a_thousandth_of_each_diagonal(seeded):
+    state, target = torch.randn(2, 1, 8, 1, dtype=D, generator=seeded(0)), torch.randn(2, 1, 8, dtype=D, generator=seeded(1))
+    got = F.linear_prediction(state, target)
+    x, y = state[:, 0, 1::2, 0], target[:, 0, 1::2]
+    weight = (x * y).sum(-1, keepdim=True) / (x.square().sum(-1, keepdim=True) * (1 + 1e-3 + 1e-9))
+    torch.testing.assert_close(got[:, 0, 0::2], state[:, 0, 0::2, 0] * weight, atol=1e-12, rtol=1e-12)
+
+
+def test_states_that_are_all_0_predict_0():
+    assert F.linear_prediction(torch.zeros(2, 1, 4, 3, dtype=D), torch.ones(2, 1, 4, dtype=D)).equal(
+        torch.zeros(2, 1, 4, dtype=D)
+    )
+
+
+@pytest.mark.parametrize(
+    ("replicates", "problems", "features", "enough"), [(2, 5, 1, True), (2, 3, 1, False), (3, 8, 3, True)]
+)
+def test_four_trajectories_per_feature_in_each_half_are_enough(replicates, problems, features, enough):
+    assert F.enough_to_fit(torch.zeros(2, replicates, problems, features)) is enough
+
+
+def test_enough_to_fit_needs_four_dimensions():
+    with pytest.raises(ValueError, match="enough_to_fit: state must"):
+        F.enough_to_fit(torch.zeros(2, 3, 4))

@@ -97,3 +97,13 @@ def test_beta_rests_at_the_targets_quantile_whatever_the_reward_part_does(start,
             late.append(beta)
     assert float(torch.stack(late).mean()) == pytest.approx(1.2816 * kappa, rel=0.03)
     assert float(torch.stack(late).max()) < 2.5 * kappa
+
+
+@pytest.mark.parametrize("name", ["mu_hat", "width", "reward"])
+def test_residuals_of_another_shape_are_refused_by_name(name):
+    """One width or reward for several rounds would be broadcast without notice."""
+    given = {"mu_hat": torch.rand(2, 3), "width": torch.rand(2, 3), "reward": torch.rand(2, 3)}
+    F.add_residuals(F.no_residuals(torch.ones(2), 0.9), **given)
+    wrong = torch.rand(3, 3) if name == "mu_hat" else torch.rand(2, 1)
+    with pytest.raises(ValueError, match=f"^add_residuals: {name} must"):
+        F.add_residuals(F.no_residuals(torch.ones(2), 0.9), **{**given, name: wrong})

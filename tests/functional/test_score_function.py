@@ -69,3 +69,18 @@ def test_probabilities_move_with_delta_as_autograd_says(smoothing, masked, seede
         got = F.delta_slope(index, delta=float(delta), smoothing=smoothing, mask=mask)[i]
         allowed = slice(None) if mask is None else mask[i]
         torch.testing.assert_close(got[allowed], slope[allowed], atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("smoothing", [None, 0.1])
+def test_slopes_are_0_where_the_largest_index_is_0(smoothing):
+    index = torch.tensor([[0.0, -1.0], [-0.5, -2.0]], dtype=D)
+    assert F.delta_slope(index, delta=0.9, smoothing=smoothing).equal(torch.zeros(2, 2, dtype=D))
+    gamma, width = torch.tensor([0.5, 0.5], dtype=D), torch.ones(2, 2, dtype=D)
+    slope = F.logit_slope(index, width, torch.ones(2, dtype=D), index, gamma, delta=0.9, smoothing=smoothing)
+    assert slope.equal(gamma.unsqueeze(-1) * width)  # gamma itself does not move
+
+
+def test_delta_moves_nothing_if_no_index_is_below_0():
+    assert F.delta_slope(torch.tensor([0.5, 0.0], dtype=D), delta=0.9, smoothing=None).equal(torch.zeros(2, dtype=D))
+    moved = F.delta_slope(torch.tensor([0.5, 0.0, -0.1], dtype=D), delta=0.5, smoothing=None)  # |L| odds = 1
+    torch.testing.assert_close(moved, torch.tensor([1.0, 0.0, -0.2], dtype=D))

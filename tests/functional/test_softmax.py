@@ -124,3 +124,29 @@ def test_masked_arms_have_no_influence():
     mask = torch.tensor([True, True, False])
     for mode in COLDNESS.values():
         assert mode(S, 0.9, mask=mask) == mode(S[:2], 0.9)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("with_mask", [False, True])
+def test_probabilities_of_a_transposed_index_are_those_of_its_copy(grad, with_mask, seeded):
+    index = 300 * torch.randn(4, 5, 3, dtype=torch.double, generator=seeded(0)).movedim(0, -1)  # (5, 3, 4), not contiguous
+    gamma = 3 * torch.rand(5, 3, dtype=torch.double, generator=seeded(1))  # logits up to 1,000: exp of them overflows
+    mask = torch.rand(4, 5, 3, generator=seeded(2)).movedim(0, -1) < 0.7 if with_mask else None
+    if mask is not None:
+        mask[..., 0] = True
+    index.requires_grad_(grad)
+    with torch.set_grad_enabled(grad):
+        got, want = (F.arm_probabilities(values, gamma, mask=mask) for values in (index, index.contiguous()))
+        assert mask is not None or not got.is_contiguous()  # the layout is kept
+        torch.testing.assert_close(got, want, atol=1e-14, rtol=1e-12)
+        if grad:
+            weights = torch.arange(4.0, dtype=torch.double)
+            (ours,) = torch.autograd.grad((got * weights).sum(), index)
+            (theirs,) = torch.autograd.grad((want * weights).sum(), index)
+            torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-10)
+
+
+def test_an_index_of_exactly_0_is_not_in_l():
+    assert F.coldness(torch.tensor([0.5, 0.0], dtype=torch.double), 0.9) == 0  # nothing is below 0
+    with_zero = F.coldness(torch.tensor([0.5, 0.0, -1.0], dtype=torch.double), 0.9)
+    assert with_zero == F.coldness(torch.tensor([0.5, 0.1, -1.0], dtype=torch.double), 0.9)

@@ -47,6 +47,7 @@ from torch_softucb.functional.prequential import (
     no_residuals,
     online_dual_step,
 )
+from torch_softucb.functional.propensities import propensity_check
 from torch_softucb.functional.regret import expected_regret
 from torch_softucb.functional.residuals import log_noise, residual_sum, reward_sums
 from torch_softucb.functional.ridge import (
@@ -108,6 +109,7 @@ __all__ = [
     "online_dual_step",
     "online_gradient",
     "online_objective",
+    "propensity_check",
     "regret_bound",
     "residual_sum",
     "reward_and_gradient",

@@ -1,5 +1,6 @@
 """Drawing arms: one by inversion of the distribution function, or a slate of k without replacement (Plackett-Luce)."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -7,15 +8,40 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_softucb.checks import check_arm_axis, check_integer, check_mask, check_same_shape, check_shape
+from torch_softucb.checks import (
+    check_arm_axis,
+    check_integer,
+    check_mask,
+    check_same_shape,
+    check_shape,
+    values_readable,
+)
+from torch_softucb.errors import NumericalError
 from torch_softucb.functional._checks import shape_text
 from torch_softucb.functional.softmax import masked
+
+_IN_NUMPY = (torch.float16, torch.float32, torch.float64)
 
 
 def draw_one(probs: NDArray[np.floating[Any]], uniform: float) -> Tensor:  # (K,) -> ()
     """Draw one arm for one decision in numpy, where torch's dispatch would cost more than the arithmetic."""
     cdf = np.add.accumulate(probs, dtype=np.float64)
-    return torch.from_numpy(np.array(cdf.searchsorted(uniform * cdf[-1], "right")))
+    arm = cdf.searchsorted(uniform * cdf[-1], "right")
+    if arm >= len(cdf):
+        raise _not_a_law(torch.from_numpy(np.asarray(probs)))
+    return torch.from_numpy(np.array(arm))
+
+
+def _not_a_law(probs: Tensor) -> NumericalError:  # (*B, K)
+    """Return the error for probabilities that no arm can be drawn from: their sum is NaN, infinite or 0."""
+    total = probs.sum(-1, dtype=torch.float64)
+    bad = (~(total.isfinite() & (total > 0))).nonzero().tolist()
+    row = f" in {len(bad)} rows, the first at {tuple(bad[0])}" if total.dim() and bad else ""
+    return NumericalError(
+        "draw_arm: probs must be finite with a sum above 0 and uniform in [0, 1), got "
+        f"{int(probs.isnan().sum())} NaN of {probs.numel()} probabilities{row}; "
+        "beta or the statistics that they were computed from may be NaN or infinite"
+    )
 
 
 def draw_arm(
@@ -24,11 +50,15 @@ def draw_arm(
 ) -> Tensor:  # (*B,) int64
     """Draw one arm per bandit: the first whose cumulative probability exceeds ``uniform``.
 
-    An arm of probability 0 is never drawn.
+    An arm of probability 0 is never drawn. The sums are float64 whatever the dtype of ``probs``, so that with float64
+    random numbers each arm is drawn with its stated probability (divided by the sum of all) to about 1e-15.
 
     Args:
         probs: probability of each arm, 0 at masked arms.
-        uniform: random numbers in [0, 1).
+        uniform: random numbers in [0, 1), best in float64: float32 ones are multiples of 6e-8.
+
+    Raises:
+        NumericalError: probabilities are NaN or infinite, or all are 0.
 
     Example:
         >>> draw_arm(torch.tensor([[0.0, 0.5, 0.5, 0.0]] * 3), torch.tensor([0.0, 0.4, 0.99]))
@@ -42,11 +72,17 @@ def draw_arm(
 
 def _draw_arm(probs: Tensor, uniform: Tensor) -> Tensor:  # (*B, K), (*B,) -> (*B,)
     if probs.dim() == 1 and probs.is_cpu and not (probs.requires_grad or torch.compiler.is_compiling()):
-        return draw_one(probs.numpy(), uniform.item())
-    cdf = probs.contiguous().cumsum(-1)
-    threshold = (uniform * cdf.select(-1, -1)).unsqueeze(-1)  # rounding leaves the last entry slightly off 1
+        return draw_one((probs if probs.dtype in _IN_NUMPY else probs.double()).numpy(), uniform.item())
+    cdf = probs.contiguous().double().cumsum(-1)  # in this order: copying float64 numbers into place takes longer
+    threshold = (uniform.double() * cdf.select(-1, -1)).unsqueeze(-1)  # rounding leaves the last entry slightly off 1
     # right=True skips leading arms of probability 0; uniform < 1 keeps the threshold below the last entry
-    return torch.searchsorted(cdf, threshold, right=True).squeeze(-1)
+    arm = torch.searchsorted(cdf, threshold, right=True).squeeze(-1)
+    last = probs.shape[-1] - 1
+    if not values_readable(arm):
+        return arm.clamp(max=last)  # NaN must not become an index out of range; who can read values raises
+    if arm.numel() and int(arm.amax()) > last:
+        raise _not_a_law(probs)
+    return arm
 
 
 def draw_slate(
@@ -69,6 +105,9 @@ def draw_slate(
         k: length of the slate, at most the number of allowed arms.
         mask: True = allowed.
 
+    Raises:
+        NumericalError: log-probabilities are NaN, or all are -inf.
+
     Example:
         >>> log_probs = torch.tensor([0.7, 0.0, 0.3]).log()
         >>> draw_slate(log_probs, torch.tensor([3.0, 2.0, 1.0]), torch.full((3,), 0.5, dtype=torch.double), k=3)
@@ -83,6 +122,8 @@ def draw_slate(
 
 
 def _draw_slate(log_probs: Tensor, index: Tensor, uniform: Tensor, k: int, mask: Tensor | None) -> Tensor:  # -> (*B, k)
+    if values_readable(log_probs) and log_probs.numel() and not math.isfinite(log_probs.amax(-1).sum().item()):
+        raise _not_a_law(log_probs.exp())
     by_index = masked(index, mask).argsort(dim=-1, descending=True, stable=True)
     gumbel = -(-uniform.clamp(min=2.0**-54).log()).log()
     keys = (log_probs.to(gumbel.dtype) + gumbel).gather(-1, by_index)

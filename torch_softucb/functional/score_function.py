@@ -20,7 +20,7 @@ from torch_softucb.checks import (
     check_same_shape,
     check_shape,
 )
-from torch_softucb.functional.softmax import _soft_count, masked, odds_of
+from torch_softucb.functional.softmax import SMALLEST, _soft_count, masked, odds_of
 
 
 class Score(NamedTuple):
@@ -96,7 +96,7 @@ def _logit_slope(
     mask: Tensor | None,
 ) -> Tensor:  # (*B, K)
     s_max, best = masked(index, mask).max(-1, keepdim=True)
-    s_safe = torch.where(s_max > 0, s_max, torch.ones_like(s_max))  # gamma is constant 0 where max S <= 0
+    s_safe = torch.where(s_max > SMALLEST, s_max, torch.ones_like(s_max))  # gamma is constant 0 where max S <= 0
     top_rise = phi.gather(-1, best) / s_safe
     gamma = gamma.unsqueeze(-1)
     gamma_slope = -gamma * top_rise
@@ -107,7 +107,7 @@ def _logit_slope(
         moved = torch.where(index > 0, phi, torch.zeros_like(phi)) - above * top_rise
         count_rise = -(near_low * moved).sum(-1, keepdim=True) / (smoothing * s_safe)
         gamma_slope = gamma_slope + odds * count_rise / (1 + odds * near_low.sum(-1, keepdim=True)) / s_safe
-    gamma_slope = torch.where(s_max > 0, gamma_slope, torch.zeros_like(gamma_slope))
+    gamma_slope = torch.where(s_max > SMALLEST, gamma_slope, torch.zeros_like(gamma_slope))
     return gamma_slope * index + gamma * width
 
 
@@ -136,7 +136,7 @@ def delta_slope(
 
 def _delta_slope(index: Tensor, *, delta: float | Tensor, smoothing: float | None, mask: Tensor | None) -> Tensor:
     s_max = masked(index, mask).amax(-1, keepdim=True)
-    s_safe = torch.where(s_max > 0, s_max, torch.ones_like(s_max))
+    s_safe = torch.where(s_max > SMALLEST, s_max, torch.ones_like(s_max))
     if smoothing is None:
         low = (index < 0).to(index.dtype)
         low = low if mask is None else low.masked_fill(~mask, 0.0)
@@ -144,7 +144,7 @@ def _delta_slope(index: Tensor, *, delta: float | Tensor, smoothing: float | Non
         low = _soft_count(index.clamp(min=0), s_safe, smoothing, mask)
     scaled = low.sum(-1, keepdim=True) * odds_of(delta, index.dtype)
     share = (scaled > 0).to(index.dtype) if smoothing is None else scaled / (1 + scaled)
-    return index * torch.where(s_max > 0, share / s_safe, torch.zeros_like(share))
+    return index * torch.where(s_max > SMALLEST, share / s_safe, torch.zeros_like(share))
 
 
 def _check_index(where: str, index: Tensor, delta: float | Tensor, smoothing: float | None, mask: Tensor | None) -> None:

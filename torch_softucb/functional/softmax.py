@@ -12,6 +12,8 @@ from torch import Tensor
 
 from torch_softucb.checks import check_arm_axis, check_batch, check_delta, check_mask, check_number
 
+SMALLEST = 1e-35  # max S up to which gamma is 0, in every dtype: log(|L| delta / (1 - delta)) / max S would overflow float32
+
 
 def masked(values: Tensor, mask: Tensor | None) -> Tensor:  # (*B, K) -> (*B, K)
     """Return ``values`` with -inf at arms that are not allowed."""
@@ -38,7 +40,8 @@ def coldness(
     """Softmax coldness gamma = log(delta |L| / (1 - delta)) / max S, where L holds the allowed arms with S < 0 (Eq. 9).
 
     Departure D1: Eq. 9 is undefined when L is empty (log 0) or max S <= 0 (always the case at beta = 0). Both mean that
-    there is nothing to eliminate yet, so gamma = 0 and the policy is uniform.
+    there is nothing to eliminate yet, so gamma = 0 and the policy is uniform. A max S of at most 1e-35 counts as 0: gamma
+    would overflow.
 
     The result is differentiable through max S. |L| is a count, so gamma jumps where it changes; see
     :func:`smooth_coldness`.
@@ -68,7 +71,7 @@ def _coldness(
     if mask is not None:
         low = low.masked_fill(~mask, 0.0)
     minus_low = low.sum(-1)  # -|L|, in index's dtype: the log of an int64 count would be float32
-    nothing = (minus_low >= 0) | (s_max <= 0)  # D1
+    nothing = (minus_low >= 0) | (s_max <= SMALLEST)  # D1
     odds = odds_of(delta, index.dtype)
     # division by inf gives 0, and a gradient of 0, where there is nothing to eliminate
     return torch.log(minus_low.clamp(max=-1) * -odds) / s_max.masked_fill(nothing, math.inf)  # Eq. 9
@@ -110,7 +113,7 @@ def _smooth_coldness(
     mask: Tensor | None,
     s_max: Tensor,  # (*B,) max_index
 ) -> Tensor:  # (*B,)
-    s_safe = s_max.masked_fill(s_max <= 0, math.inf)  # gamma and its gradient are then 0 (D1)
+    s_safe = s_max.masked_fill(s_max <= SMALLEST, math.inf)  # gamma and its gradient are then 0 (D1)
     count = _soft_count(index.clamp(min=0), s_safe.unsqueeze(-1), smoothing, mask).sum(-1)
     return torch.log1p(count * odds_of(delta, index.dtype)) / s_safe
 
