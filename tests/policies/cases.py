@@ -1,5 +1,11 @@
 """All policies under a name: what the shared tests run over. A new policy adds a line here."""
 
+import copy
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
 import torch
 
 from torch_softucb import (
@@ -119,3 +125,90 @@ def random_numbers(policy, seed=0):
         shape = (*policy.batch_shape, policy.normals_per_decision)
         return torch.randn(shape, generator=g, dtype=policy.dtype)
     return torch.rand(policy.batch_shape, generator=g, dtype=policy.dtype)
+
+
+def state_bytes(module):
+    """Every value of a module, parameters and buffers, as bytes."""
+    return {name: value.numpy(force=True).tobytes() for name, value in module.state_dict().items()}
+
+
+@cache
+def _played(case, rounds, **settings):
+    policy = case.policy(**settings)
+    play(policy, case.arms(), rounds=rounds)
+    return policy
+
+
+@dataclass(frozen=True)
+class Case:
+    """A policy with a dtype and a batch shape, and inputs that fit it."""
+
+    name: str
+    dtype: torch.dtype
+    batch: tuple[int, ...]
+    dim: int = 4
+
+    @property
+    def sampled(self):
+        return self.name in SAMPLED
+
+    @property
+    def fixed_arms(self):
+        return self.name in MEMORY
+
+    @property
+    def tolerance(self):
+        return 1e-10 if self.dtype == torch.float64 else 2e-5
+
+    @property
+    def num_bandits(self):
+        return math.prod(self.batch)
+
+    def policy(self, **settings):
+        return build(self.name, self.dim, **({"dtype": self.dtype, "batch": self.batch} | settings))
+
+    def played(self, rounds=4, **settings):
+        return copy.deepcopy(_played(self, rounds, **settings))
+
+    def randn(self, *shape, seed=0):
+        return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double).to(self.dtype)
+
+    def arms(self, *, own=False, seed=0, num_arms=NUM_ARMS):
+        """Arms common to all bandits, or each bandit's own."""
+        return self.randn(*(self.batch if own else ()), num_arms, self.dim, seed=seed)
+
+    def observed(self, *more, seed=1):
+        """Features and rewards, one observation per bandit or of shape ``more`` each."""
+        return self.randn(*self.batch, *more, self.dim, seed=seed), self.randn(*self.batch, *more, seed=seed + 1)
+
+    def decided(self, policy, seed=2):
+        """What ``update`` needs besides features and rewards: a decision and the arms."""
+        g = torch.Generator().manual_seed(seed)
+        return {"decision": policy(self.arms()), "arm": torch.randint(NUM_ARMS, self.batch, generator=g)}
+
+    def learn(self, policy, rounds=1, seed=1):
+        for t in range(rounds):
+            policy.update(*self.observed(seed=seed + 7 * t), **self.decided(policy))
+
+    def skip_one_per_call(self):
+        if self.name in ONE_PER_CALL:
+            pytest.skip(ONE_PER_CALL[self.name])
+
+    def skip_without_probs(self):
+        if self.sampled:
+            pytest.skip("its probabilities have no closed form")
+
+    def skip_fixed_arms(self):
+        if self.fixed_arms:
+            pytest.skip("keeps statistics per arm: arms are known by their position")
+
+    def same(self, a, b, tolerance=None, *, root=True):
+        """Both decisions have the same numbers; those of sampled policies the same draw, if their roots are the same."""
+        tolerance = self.tolerance if tolerance is None else tolerance
+        for field in ("mu_hat", "width", "index"):
+            torch.testing.assert_close(getattr(a, field), getattr(b, field), atol=tolerance, rtol=tolerance)
+        if self.sampled and root:
+            z = self.randn(*a.batch_shape, a.num_normals, seed=5)
+            torch.testing.assert_close(a.draw(z), b.draw(z), atol=10 * tolerance, rtol=10 * tolerance)
+        if not self.sampled:
+            torch.testing.assert_close(a.probs, b.probs, atol=100 * tolerance, rtol=0)  # the coldness amplifies

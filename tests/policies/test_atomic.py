@@ -2,23 +2,11 @@
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.interruptions import failing_operation
 from tests.policies.cases import ALL, ONE_PER_CALL, build
 
 ARM = torch.tensor([0, 1, 0])
-
-
-class _FailAt(TorchDispatchMode):
-    def __init__(self, position):
-        super().__init__()
-        self.position, self.count = position, 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.count += 1
-        if self.count - 1 == self.position:
-            raise MemoryError(f"operation {self.position}: {func}")
-        return func(*args, **(kwargs or {}))
 
 
 UPDATES = {
@@ -53,15 +41,8 @@ def test_every_operation_fails_once(name, case):
     decision = policy(arms, bandit=torch.tensor([4, 0, 2]) if "rows" in case else None)
     before = {k: v.numpy().tobytes() for k, v in policy.state_dict().items()}
     position = 0
-    while True:
-        mode = _FailAt(position)
-        try:
-            with mode:
-                update(policy, decision)
-        except MemoryError:
-            assert {k: v.numpy().tobytes() for k, v in policy.state_dict().items()} == before
-            position += 1
-            continue
-        break
+    while failing_operation(position, lambda: update(policy, decision)):
+        assert {k: v.numpy().tobytes() for k, v in policy.state_dict().items()} == before
+        position += 1
     assert position > 15
     assert policy.statistics.numpy().tobytes() != before["statistics"]

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 import torch
 
 from tests.policies.history import D, K, played_history
@@ -20,3 +21,11 @@ def test_exp3_is_the_sources_rule_by_loops(seeded):
         probs = policy(arms).probs
     np.testing.assert_allclose(probs, [0.8 * v / sum(w) + 0.2 / K for v in w], atol=1e-12)
     assert probs.min() >= 0.2 / K - 1e-12  # every arm keeps its share
+
+
+def test_exploration_is_in_0_1_and_may_be_1():
+    arms = torch.eye(K)[:, :D] if D <= K else torch.zeros(K, D)
+    assert torch.allclose(EXP3(D, K, exploration=1.0)(arms).probs, torch.full((K,), 1 / K))
+    for wrong in (0.0, 1.5):
+        with pytest.raises(ValueError, match="EXP3: exploration must be in"):
+            EXP3(D, K, exploration=wrong)

@@ -118,3 +118,16 @@ def test_a_decisions_tensors_are_made_when_asked_for(seeded):
     assert decision.sample(seeded(1)).equal(policy(arms).sample(seeded(1)))
     with pytest.raises(AttributeError, match="no attribute 'price'"):
         _ = decision.price
+
+
+@pytest.mark.parametrize("coldness", ["smooth", "current", "lagged"])
+@pytest.mark.parametrize("fast", [True, False])
+def test_the_smallest_beta_gives_a_finite_coldness(coldness, fast, seeded):
+    """A subnormal largest index counts as 0; 1 divided by it would be infinite."""
+    policy = SoftUCBPolicy(3, beta_init=5e-324, delta=0.5, coldness=coldness, dtype=torch.double)
+    arms = torch.randn(1, 3, generator=seeded(0), dtype=torch.double)
+    with torch.set_grad_enabled(not fast):
+        decision = policy(arms)
+    assert decision.gamma.isfinite().all()
+    assert decision.probs.tolist() == [1.0]
+    assert int(decision.sample()) == 0

@@ -105,3 +105,13 @@ def test_with_beta_works_in_inference_mode_and_after_it():
         other = SoftUCBPolicy(3).with_beta(0.5)
     other.update(torch.ones(2, 3), torch.ones(2))
     assert other.state.num_observations == 2
+
+
+def test_another_beta_keeps_the_learned_delta():
+    policy = SoftUCBPolicy(2, delta=0.9, learn_delta=True)
+    with torch.no_grad():
+        policy.raw_delta.fill_(-3.0)  # outside its range: delta alone does not determine it
+    with torch.no_grad():
+        other = policy.with_beta(0.4)
+    assert float(other.raw_delta) == -3.0
+    assert SoftUCBPolicy(2, delta=0.9).with_beta(0.4).raw_delta is None

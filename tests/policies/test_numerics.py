@@ -71,7 +71,7 @@ def test_a_million_updates_in_float32(case):
     assert policy.cache_error() < 1e-6
 
 
-@pytest.mark.parametrize("path", ["single", "many", "rows"])
+@pytest.mark.parametrize("path", ["single", "many", "rows", "discount"])
 def test_a_disturbed_cache_raises_no_later_than_the_next_refresh(path):
     policy = SoftUCBPolicy(4, refresh_every=50)
     policy.reset(batch_shape=(3,))
@@ -88,6 +88,8 @@ def test_a_disturbed_cache_raises_no_later_than_the_next_refresh(path):
                 policy.update(torch.randn(3, 4), torch.randn(3))
             elif path == "many":
                 policy.update(torch.randn(3, 2, 4), torch.randn(3, 2))
+            elif path == "discount":
+                policy.update(torch.randn(3, 4), torch.randn(3), discount=0.98)
             else:
                 policy.update(torch.randn(1, 4), torch.randn(1), bandit=torch.tensor([1]))
 

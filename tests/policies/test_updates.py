@@ -18,7 +18,7 @@ def _rule(keeps_sums=False, remember=None):
 def _one_by_one(rows, x, y, ids, rule):
     rows = rows.clone()
     for i, row in enumerate(ids.tolist()):
-        at, new = updated_rows(rows, x[i : i + 1], y[i : i + 1], torch.tensor([row]), rule, 1.0)
+        at, _, new = updated_rows(rows, x[i : i + 1], y[i : i + 1], torch.tensor([row]), rule, 1.0)
         rows[at] = new
     return rule.layout.unpack(rows)
 
@@ -30,7 +30,7 @@ def test_rows_with_repeats(ids, keeps_sums, seeded):
     rule, rows = _rule(keeps_sums)
     before, ids = rows.clone(), torch.tensor(ids)
     x, y = torch.randn(len(ids), DIM, dtype=D, generator=seeded(0)), torch.randn(len(ids), dtype=D, generator=seeded(1))
-    at, new = updated_rows(rows, x, y, ids, rule, 1.0)
+    at, _, new = updated_rows(rows, x, y, ids, rule, 1.0)
     assert rows.equal(before)
     assert sorted(at.tolist()) == sorted(set(ids.tolist()))
     got = rule.layout.unpack(rows.index_copy(0, at, new))
@@ -49,7 +49,7 @@ def test_several_observations_per_row(n, ids, seeded):
     rule, rows = _rule(keeps_sums=True)
     count = 5 if ids is None else len(ids)
     x, y = torch.randn(count, n, DIM, dtype=D, generator=seeded(0)), torch.randn(count, n, dtype=D, generator=seeded(1))
-    at, new = updated_rows(rows, x, y, None if ids is None else torch.tensor(ids), rule, 1.0)
+    at, _, new = updated_rows(rows, x, y, None if ids is None else torch.tensor(ids), rule, 1.0)
     got = rule.layout.unpack(new if at is None else rows.index_copy(0, at, new))
     each = torch.arange(5) if ids is None else torch.tensor(ids)
     want = _one_by_one(rows, x.flatten(0, 1), y.flatten(), each.repeat_interleave(n), rule)
@@ -63,10 +63,10 @@ def test_a_row_is_discounted_once_per_call(seeded):
     rule, rows = _rule(keeps_sums=True)
     x, y = torch.randn(3, DIM, dtype=D, generator=seeded(0)), torch.randn(3, dtype=D, generator=seeded(1))
     ids = torch.tensor([2, 0, 2])
-    at, new = updated_rows(rows, x, y, ids, rule, 1.0)
+    at, _, new = updated_rows(rows, x, y, ids, rule, 1.0)
     rows = rows.index_copy(0, at, new)
     old = rule.layout.unpack(rows)
-    at, new = updated_rows(rows, x, y, ids, rule, 0.9)
+    at, _, new = updated_rows(rows, x, y, ids, rule, 0.9)
     got = rule.layout.unpack(new)
     row = at.tolist().index(2)
     ridge = 0.05 * torch.eye(DIM, dtype=D)
@@ -79,5 +79,5 @@ def test_a_row_is_discounted_once_per_call(seeded):
 def test_the_memory_of_a_policy_is_its_own_function(seeded):
     rule, rows = _rule(remember=lambda memory, reward: memory + reward.unsqueeze(-1))
     y = torch.randn(5, dtype=D, generator=seeded(1))
-    _, new = updated_rows(rows, torch.zeros(5, DIM, dtype=D), y, None, rule, 1.0)
+    _, _, new = updated_rows(rows, torch.zeros(5, DIM, dtype=D), y, None, rule, 1.0)
     assert rule.layout.unpack(new).memory.equal(y.unsqueeze(-1).expand(5, 2))

@@ -1,7 +1,7 @@
 """Input checks of policies. Each raises an error that names the caller, the argument and the fix."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -35,6 +35,14 @@ def check_bandit(where: str, bandit: Tensor, batch_shape: Sequence[int], *, devi
                 f"{where}: bandit ids must be in [0, {batch_shape[0]}), got {int(bandit[row])} in row {row}; "
                 "nothing was changed"
             )
+
+
+def check_device(where: str, device: torch.device | str | None) -> torch.device:
+    """Require a device that this machine has; None is torch's default device."""
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, TypeError, AssertionError) as error:
+        raise ValueError(f"{where}: device must be one that this machine has, such as 'cpu', got {device!r}") from error
 
 
 def check_batch_shape(where: str, batch_shape: Sequence[int]) -> None:
@@ -107,6 +115,63 @@ def check_overflow(where: str, rows: Tensor) -> None:
     """Raise NumericalError if new statistics are not finite: products of finite numbers may overflow."""
     if values_readable(rows) and not math.isfinite(rows.sum().item()) and not bool(rows.isfinite().all()):
         raise NumericalError(f"{where}: x and reward are finite, but their products overflow float64; nothing was changed")
+
+
+def check_statistics(where: str, mu_hat: Tensor) -> None:
+    """Raise NumericalError if estimates of finite arms are not finite, which is then the fault of the statistics."""
+    bad = int((~mu_hat.isfinite()).sum())
+    if bad:
+        raise NumericalError(
+            f"{where}: the statistics (V, root or b) must be finite and fit the features, got {bad} NaN or infinite of "
+            f"{mu_hat.numel()} estimated means; restore the policy from a checkpoint, or reset() it"
+        )
+
+
+def check_decision(where: str, beta: Tensor, gamma: Tensor, top: Tensor) -> None:
+    """Raise NumericalError, naming the culprit, if the largest index or the coldness of a decision is NaN or infinite.
+
+    Args:
+        where: class of the policy.
+        beta: confidence width, ``()`` or ``(*B,)``.
+        gamma: coldness that the decision uses, ``(*B,)``.
+        top: largest index of the allowed arms, ``(*B,)``; NaN or inf in beta, mean or width always reaches it.
+    """
+    if not values_readable(top) or math.isfinite((top.detach() + gamma.detach()).sum().item()):
+        return
+    if bool(top.isfinite().all()) and bool(gamma.isfinite().all()):
+        return  # only the sum overflowed
+    raise decision_error(where, beta.detach().flatten().tolist(), bool(top.isfinite().all()))
+
+
+def decision_error(where: str, beta: Sequence[float], index_is_finite: bool) -> NumericalError:
+    """Return the error for a decision that is not finite, naming beta, the carried coldness or the estimates."""
+    bad = [value for value in beta if not math.isfinite(value)]
+    if bad:
+        reason = f"beta must be finite, got {len(bad)} NaN or infinite of {len(beta)} values, the first {bad[0]}"
+        return NumericalError(f"{where}: {reason}; set policy.beta, and lower the learning rate if it was learned")
+    if index_is_finite:
+        return NumericalError(
+            f"{where}: the coldness gamma must be finite, got NaN or inf; beta is too small, or the gamma carried by "
+            "coldness='lagged' is not a number"
+        )
+    return NumericalError(
+        f"{where}: the index mu_hat + beta * width must be finite, got NaN or inf with a largest beta of {max(beta):g}; "
+        "beta or the estimates are too large for the dtype, or the estimates are NaN"
+    )
+
+
+def check_keywords(where: str, given: Iterable[str], allowed: Iterable[str]) -> None:
+    """Require that all keyword arguments are among those that the class documents."""
+    unknown = sorted(set(given) - set(allowed))
+    if unknown:
+        raise TypeError(f"{where}: unexpected keyword argument {unknown[0]!r}; allowed are {', '.join(allowed)}")
+
+
+def check_flag(where: str, name: str, value: object) -> bool:
+    """Require True or False, and return it."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{where}: {name} must be True or False, got {value!r}")
+    return value
 
 
 def check_beta_fits(where: str, shape: torch.Size, batch: torch.Size) -> None:

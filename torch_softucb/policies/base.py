@@ -1,7 +1,9 @@
 """Contract of all policies: statistics in, a decision out. Subclasses define how estimates become a decision."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,8 +20,9 @@ from torch_softucb.policies._checks import (
 )
 from torch_softucb.policies.decision import Decision, Estimate, NativeRule
 from torch_softucb.policies.estimates import estimate_arms, running_sums
+from torch_softucb.policies.guard import load_whole
 from torch_softucb.policies.statistics import RidgeStatistics
-from torch_softucb.policies.updates import UpdateRule, updated_rows
+from torch_softucb.policies.updates import Change, UpdateRule, updated_rows
 
 
 class BanditPolicy(RidgeStatistics, ABC):
@@ -105,17 +108,24 @@ class BanditPolicy(RidgeStatistics, ABC):
                 return decision
         return self.decide(self._estimate(where, arms, bandit, pending), mask=mask, bandit=bandit)
 
+    def _rows(self, bandit: Tensor | None) -> Tensor:  # (N,) -> (*B, size) or (N, size)
+        """Return the statistics behind a decision, which no later update writes to."""
+        statistics = self.statistics
+        if statistics.dim() == 1:
+            return statistics  # replaced by updates, never written to
+        if torch.compiler.is_compiling():
+            return statistics.clone() if bandit is None else statistics[bandit]
+        with self.guard.lock:
+            self.guard.recover()
+            statistics = self.statistics
+            return statistics.clone() if bandit is None else statistics[bandit]
+
     def _decide_one(self, where: str, row: Tensor, arms: Tensor, mask: Tensor | None) -> Decision | None:
         """Decide by :mod:`~torch_softucb.policies.fast_path`; None for policies without a fast path."""
         return None
 
     def _estimate(self, where: str, arms: Tensor, bandit: Tensor | None, pending: Tensor | None = None) -> Estimate:
-        rows = self.statistics
-        if bandit is not None:
-            rows = rows[bandit]
-        elif torch.is_grad_enabled() or self.normals_per_decision:
-            rows = rows.clone()  # backward, and a draw after the next update, must not see what that update writes
-        state = self.layout.unpack(rows)
+        state = self.layout.unpack(self._rows(bandit))
         sums = running_sums(state, self.ridge_alpha).to(arms.dtype) if self.keeps_sums else None
         return estimate_arms(where, state, arms, pending, convert_memory=self.remembers, sums=sums)
 
@@ -158,8 +168,38 @@ class BanditPolicy(RidgeStatistics, ABC):
             discount: share of its statistics that each updated bandit keeps, for rewards that drift. Applied once per
                 call, before the observations are added.
         """
+        with self.guard.lock:
+            self.guard.recover()
+            rows, old, new = self.updated(
+                self.statistics, x, reward, bandit=bandit, decision=decision, arm=arm, discount=discount
+            )
+            if rows is None:
+                self._buffers["statistics"] = new
+            else:
+                self.guard.commit(partial(self.write, rows, new), partial(self.write, rows, old))
+
+    def write(self, rows: Tensor | None, values: Tensor) -> None:  # (n,), (n, size) or (*B, size)
+        """Replace the statistics, or write some of their rows, without a check. The caller holds ``guard.lock``."""
+        if rows is None:
+            self._buffers["statistics"] = values
+        else:
+            with torch.inference_mode(False):
+                self.statistics.index_copy_(0, rows, values)
+
+    def updated(
+        self,
+        statistics: Tensor,  # (*B, size)
+        x: Tensor,  # as in update
+        reward: Tensor,  # as in update
+        *,
+        bandit: Tensor | None = None,  # (N,)
+        decision: Decision | None = None,
+        arm: Tensor | None = None,  # (*B,)
+        discount: float = 1.0,
+    ) -> Change:
+        """Check the arguments of :meth:`update` and return what it would write to these statistics; changes nothing."""
         where = f"{type(self).__name__}.update"
-        like, statistics = self._like, self.statistics
+        like = self._like
         check_float_tensor(where, "x", x, dtype=like.dtype, device=like.device)
         check_float_tensor(where, "reward", reward, dtype=like.dtype, device=like.device)
         rows = statistics.shape[:-1]
@@ -175,8 +215,9 @@ class BanditPolicy(RidgeStatistics, ABC):
             remember = partial(self.remember, arm=arm, decision=decision)
         elif discount == 1.0 and not self.keeps_sums and fast_path.applies(statistics, x, dims=1):
             gamma = self._next_gamma(decision, statistics[self.layout.gamma]).item() if self.carries_gamma else None
-            if fast_path.observe_in_place(statistics, x, reward, gamma, self.refresh_every, self.layout):
-                return
+            row = fast_path.observed(statistics, x, reward, gamma, self.refresh_every, self.layout)
+            if row is not None:
+                return Change(None, statistics, _from_numpy(row))
         check_finite(where, "x", x)
         check_finite(where, "reward", reward)
         rule = UpdateRule(
@@ -189,11 +230,26 @@ class BanditPolicy(RidgeStatistics, ABC):
         )
         with torch.inference_mode(False), torch.no_grad():
             x, reward = x.double(), reward.double()
-            if not self.batch_shape and reward.dim():
+            if statistics.dim() == 1 and reward.dim():
                 x, reward = x.reshape(-1, self.dim), reward.reshape(-1)
-            ids, new = updated_rows(self.statistics, x, reward, bandit, rule, discount)
-            check_overflow(where, new)
-            if ids is None:
-                self.statistics.copy_(new)
-            else:
-                self.statistics.index_copy_(0, ids, new)
+            change = updated_rows(statistics, x, reward, bandit, rule, discount)
+            check_overflow(where, change.new)
+        return change
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        with self.guard.lock:
+            self.guard.recover()
+            super()._save_to_state_dict(destination, prefix, keep_vars)
+            if self.batch_shape and not keep_vars:  # later updates write to these rows
+                destination[prefix + "statistics"] = destination[prefix + "statistics"].clone()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Load a state as a whole, or raise and change nothing; the arguments are those of ``torch.nn.Module``."""
+        return load_whole(self.guard, self, lambda: super(BanditPolicy, self).load_state_dict(state_dict, strict, assign))
+
+
+def _from_numpy(row: fast_path.Array) -> Tensor:  # (size,)
+    if not torch.is_inference_mode_enabled():
+        return torch.from_numpy(row)
+    with torch.inference_mode(False):
+        return torch.from_numpy(row)

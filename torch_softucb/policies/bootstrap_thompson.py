@@ -1,11 +1,13 @@
 """Bootstrap Thompson sampling: the best arm of a model fitted to a bootstrap of the history."""
 
+from functools import partial
 from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_number
+from torch_softucb.policies._checks import check_keywords
 from torch_softucb.policies.decision import Decision, Estimate
 from torch_softucb.policies.fixed_set import ArmPolicy
 from torch_softucb.policies.sampled import sampled_decision
@@ -42,6 +44,7 @@ class BootstrapThompson(ArmPolicy):
     own_settings = ("prior_std",)
 
     def __init__(self, dim: int, num_arms: int, *, prior_std: float = 1.0, **policy_kwargs: Unpack[PolicyKwargs]) -> None:
+        check_keywords("BootstrapThompson", policy_kwargs, PolicyKwargs.__annotations__)
         super().__init__(dim, num_arms, **policy_kwargs)
         self.prior_std = check_number("BootstrapThompson", "prior_std", prior_std, low=0.0)
 
@@ -52,19 +55,27 @@ class BootstrapThompson(ArmPolicy):
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         """Draw weights and prior, fit, and play the best arm."""
-        k, d = self.num_arms, self.dim
         count, total, squares = self._moments_of(estimate)
         mean = total / count.clamp(min=1)
         spread = (squares - count * mean.square()).clamp(min=0).sqrt()  # of an arm's rewards around their mean
-        arms, alpha, prior = estimate.arms, self.ridge_alpha, self.prior_std
-
-        def draw(z: Tensor) -> Tensor:  # (*B, 2 K + d) -> (*B, K)
-            weight = (count + count.sqrt() * z[..., :k]).clamp(min=0)
-            reward = weight * mean + spread * z[..., k : 2 * k]
-            eye = alpha * torch.eye(d, dtype=arms.dtype, device=arms.device)
-            V = eye + arms.mT @ (weight.unsqueeze(-1) * arms)
-            b = (arms.mT @ reward.unsqueeze(-1)).squeeze(-1) + alpha * prior * z[..., 2 * k :]
-            index: Tensor = (arms @ torch.linalg.solve_ex(V, b)[0].unsqueeze(-1)).squeeze(-1)
-            return index
-
+        draw = partial(_draw_index, estimate.arms, count, mean, spread, self.ridge_alpha, self.prior_std)
         return sampled_decision("BootstrapThompson", estimate, mask, draw, num_normals=self.normals_per_decision)
+
+
+def _draw_index(
+    arms: Tensor,  # (*B, K, d)
+    count: Tensor,  # (*B, K)
+    mean: Tensor,  # (*B, K)
+    spread: Tensor,  # (*B, K)
+    alpha: float,
+    prior_std: float,
+    z: Tensor,  # (*B, 2 K + d)
+) -> Tensor:  # (*B, K)
+    k, d = arms.shape[-2:]
+    weight = (count + count.sqrt() * z[..., :k]).clamp(min=0)
+    reward = weight * mean + spread * z[..., k : 2 * k]
+    eye = alpha * torch.eye(d, dtype=arms.dtype, device=arms.device)
+    V = eye + arms.mT @ (weight.unsqueeze(-1) * arms)
+    b = (arms.mT @ reward.unsqueeze(-1)).squeeze(-1) + alpha * prior_std * z[..., 2 * k :]
+    index: Tensor = (arms @ torch.linalg.solve_ex(V, b)[0].unsqueeze(-1)).squeeze(-1)
+    return index

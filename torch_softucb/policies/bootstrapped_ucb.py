@@ -7,6 +7,7 @@ from torch import Tensor
 
 from torch_softucb.checks import check_number
 from torch_softucb.functional.softmax import _greedy_probabilities
+from torch_softucb.policies._checks import check_keywords
 from torch_softucb.policies.decision import Decision, Estimate
 from torch_softucb.policies.fixed_set import ArmPolicy, gram
 from torch_softucb.policies.statistics import PolicyKwargs
@@ -48,6 +49,7 @@ class BootstrappedUCB(ArmPolicy):
         subgaussian_r: float = 0.5,
         **policy_kwargs: Unpack[PolicyKwargs],
     ) -> None:
+        check_keywords("BootstrappedUCB", policy_kwargs, PolicyKwargs.__annotations__)
         super().__init__(dim, num_arms, **policy_kwargs)
         self.split = check_number("BootstrappedUCB", "split", split, low=0.0, high=1.0, open_low=True)
         self.subgaussian_r = check_number("BootstrappedUCB", "subgaussian_r", subgaussian_r, low=0.0)

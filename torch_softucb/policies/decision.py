@@ -132,11 +132,11 @@ class Decision:
         return replace(self, features=features, bandit=bandit)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:  # (*B,) int64
-        """Draw one arm per bandit or request."""
-        like = self.index
-        device = like.device if generator is None else generator.device
-        noise = torch.rand(self.batch_shape, generator=generator, dtype=like.dtype, device=device)
-        return self.pick(noise if device == like.device else noise.to(like.device))
+        """Draw one arm per bandit or request, with a float64 random number whatever the dtype of ``probs``."""
+        own = self.index.device
+        device = own if generator is None else generator.device
+        noise = torch.rand(self.batch_shape, generator=generator, dtype=torch.float64, device=device)
+        return self.pick(noise if device == own else noise.to(own))
 
     def pick(self, noise: Tensor) -> Tensor:  # (*B,) uniform in [0, 1) -> (*B,) int64
         """Return the arm that the given random numbers select; deterministic."""

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from torch_softucb.checks import check_number
 from torch_softucb.functional.softmax import _greedy_probabilities
+from torch_softucb.policies._checks import check_keywords
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision, Estimate, NativeRule
 from torch_softucb.policies.statistics import PolicyKwargs
@@ -33,6 +34,7 @@ class EpsilonGreedy(BanditPolicy):
     own_settings = ("epsilon",)
 
     def __init__(self, dim: int, *, epsilon: float = 0.05, **policy_kwargs: Unpack[PolicyKwargs]) -> None:
+        check_keywords("EpsilonGreedy", policy_kwargs, PolicyKwargs.__annotations__)
         super().__init__(dim, **policy_kwargs)
         self.epsilon = check_number("EpsilonGreedy", "epsilon", epsilon, low=0.0, high=1.0, closed_high=True)
 

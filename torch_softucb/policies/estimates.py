@@ -1,6 +1,7 @@
 """From ridge statistics to estimates of a set of arms."""
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch_softucb import functional as F
 from torch_softucb.checks import check_finite, values_readable
 from torch_softucb.functional.residuals import _residual_sum
 from torch_softucb.functional.ridge import _ridge_estimate, _ridge_estimate_blocks, _ridge_root
+from torch_softucb.policies._checks import check_statistics
 from torch_softucb.policies.decision import Estimate
 from torch_softucb.policies.fast_path import MAX_FEATURES
 from torch_softucb.policies.rows import RidgeState
@@ -44,25 +46,27 @@ def estimate_arms(
     # mu_hat is smaller than arms, and NaN or inf in a feature always reaches it (0 * inf is NaN)
     if values_readable(mu_hat) and not math.isfinite(mu_hat.detach().sum().item()):
         check_finite(where, "arms", arms)
+        check_statistics(where, mu_hat)
     if pending is not None:
         root = _ridge_root(state.V + pending.double()).to(dtype)
         width = _ridge_estimate(arms.to(dtype), root, b)[1]
-
-    def perturb(z: Tensor) -> Tensor:  # (*B, d) -> (*B, K)
-        step = root @ z.to(dtype).unsqueeze(-1)
-        return (arms.to(dtype) @ step).squeeze(-1).to(arms.dtype)
 
     return Estimate(
         mu_hat=mu_hat.to(arms.dtype),
         width=width.to(arms.dtype),
         num_observations=state.num_observations,
         gamma=state.gamma,
-        perturb=perturb,
+        perturb=partial(_perturb, arms, root),
         arms=arms,
         root=state.root.to(arms.dtype) if convert_memory else root,
         memory=state.memory.to(arms.dtype) if convert_memory else state.memory,
         running_sums=sums,
     )
+
+
+def _perturb(arms: Tensor, root: Tensor, z: Tensor) -> Tensor:  # (*B, K, d), (*B, d, d), (*B, d) -> (*B, K)
+    step = root @ z.to(root.dtype).unsqueeze(-1)
+    return (arms.to(root.dtype) @ step).squeeze(-1).to(arms.dtype)
 
 
 def running_sums(state: RidgeState, ridge_alpha: float) -> Tensor:  # (*B, 3)

@@ -63,12 +63,16 @@ class EXP3(RangedArmPolicy):
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         """Mix the softmax over the log weights with the uniform distribution."""
-        log_w = estimate.memory.to(estimate.mu_hat.dtype)
         check_arms_fit("EXP3", self.num_arms, estimate.mu_hat.shape[-1])
+        log_w = estimate.memory.to(estimate.mu_hat.dtype).expand(estimate.mu_hat.shape)  # several requests of one bandit
         allowed = torch.ones_like(log_w) if mask is None else mask.expand(log_w.shape).to(log_w.dtype)
         soft = _softmax(log_w.clone(), mask)
         probs = (1 - self.exploration) * soft + self.exploration * allowed / allowed.sum(-1, keepdim=True)
         return Decision(probs=probs, index=log_w, mu_hat=estimate.mu_hat, width=estimate.width, mask=mask)
+
+    def impossible_memory(self, memory: Tensor) -> Tensor:  # (n, K) -> (n,)
+        """Return False for every row: log weights can be any numbers."""
+        return torch.zeros_like(memory[..., 0], dtype=torch.bool)
 
     def remember(self, memory: Tensor, arm: Tensor, reward: Tensor, decision: Decision) -> Tensor:
         """Add the importance-weighted reward to the log weight of the arm that was played."""

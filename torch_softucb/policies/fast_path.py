@@ -8,19 +8,22 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_softucb.checks import values_readable
-from torch_softucb.policies.rows import RowLayout
+from torch_softucb.functional.softmax import SMALLEST
+from torch_softucb.policies.rows import LONG_SQ, RowLayout
 
 Array = NDArray[np.float64]
+_IN_NUMPY = (torch.float32, torch.float64)
 MAX_FEATURES = 2**14  # largest K * d; above it the arithmetic dominates and torch is as fast
 
 
 def applies(row: Tensor, features: Tensor, dims: int) -> bool:
-    """Return whether numpy can handle these features: one bandit, CPU, ``dims`` dimensions, no gradient, not traced."""
-    too_many = features.numel() > MAX_FEATURES
+    """Return whether numpy can handle these features: one bandit, CPU, float32 or float64, no gradient, not traced."""
+    too_many = features.numel() > MAX_FEATURES or features.dtype not in _IN_NUMPY
     if row.dim() != 1 or features.dim() != dims or too_many or not row.is_cpu or features.requires_grad:
         return False
     return values_readable(features)
@@ -42,12 +45,14 @@ class SoftChoice(NamedTuple):
         S: ``(K,)`` index of each arm, Eq. 7.
         gamma: coldness behind ``probs``.
         next_gamma: coldness computed from this round's index, Eq. 9.
+        top: largest index of the allowed arms.
     """
 
     probs: Array  # (K,)
     S: Array  # (K,)
     gamma: float
     next_gamma: float
+    top: float
 
 
 def soft_choice(
@@ -79,7 +84,7 @@ def soft_choice(
     top = float(np.maximum.reduce(allowed))
     odds = delta / (1 - delta)
     gamma = 0.0  # nothing to eliminate yet (D1)
-    if top > 0:
+    if top > SMALLEST:
         if smoothing is not None:
             soft_count = float(np.exp(np.maximum(allowed, 0) / (-smoothing * top)).sum())
             gamma = math.log1p(soft_count * odds) / top  # Eq. 9 with a soft count (D6)
@@ -89,21 +94,21 @@ def soft_choice(
     weights = np.exp(used * (index - top))  # Eq. 8
     if mask is not None:
         weights *= mask
-    return SoftChoice(weights / np.add.reduce(weights), index, used, gamma)
+    return SoftChoice(weights / np.add.reduce(weights), index, used, gamma, top)
 
 
-def observe_in_place(
+def observed(
     statistics: Tensor,  # (size,)
     x: Tensor,  # (d,)
     reward: Tensor,  # ()
     gamma: float | None,
     refresh_every: int,
     layout: RowLayout,
-) -> bool:
-    """Add one observation to the statistics of one bandit.
+) -> Array | None:  # (size,)
+    """Return the statistics of one bandit after one more observation.
 
     Args:
-        statistics: written in place.
+        statistics: statistics before; not written to.
         x: features of the arm that was played.
         reward: observed reward.
         gamma: coldness to carry to the next round; None keeps the present one.
@@ -111,19 +116,16 @@ def observe_in_place(
         layout: positions within the row.
 
     Returns:
-        False, and nothing is written, if the reward needs a gradient, a number is not finite or a refresh is due.
+        None if the reward needs a gradient, a number is not finite or huge, or a refresh is due.
     """
     if reward.requires_grad:
-        return False
+        return None
     row, wide, number = statistics.numpy(), x.numpy().astype(np.float64), reward.item()
     due = (row[layout.num_observations] + 1) % refresh_every == 0
-    if due or not math.isfinite(number + np.add.reduce(wide)):
-        return False
+    if due or not math.isfinite(number) or not wide @ wide <= LONG_SQ:
+        return None
     new = observe(row, wide, number, row[layout.gamma] if gamma is None else gamma, layout)
-    if not math.isfinite(np.add.reduce(new)):
-        return False
-    row[:] = new
-    return True
+    return new if math.isfinite(np.add.reduce(new)) else None
 
 
 def observe(row: Array, x: Array, reward: float, gamma: float, layout: RowLayout) -> Array:  # (size,), (d,) -> (size,)

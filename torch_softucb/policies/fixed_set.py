@@ -57,6 +57,12 @@ class ArmPolicy(BanditPolicy):
         count, total, squares = torch.split_with_sizes(memory, [self.num_arms] * 3, dim=-1)
         return count, total, squares
 
+    def impossible_memory(self, memory: Tensor) -> Tensor:  # (n, 3 K) -> (n,)
+        """Return which rows hold moments that no rewards have: negative ones, or (sum y)^2 > n sum y^2."""
+        count, total, squares = self.moments(memory)
+        most = (count.clamp(min=0) * squares.clamp(min=0)).sqrt() * (1 + 1e-6)  # 1e-6: rounding of long sums
+        return ((count < 0) | (squares < 0) | (total.abs() > most)).any(-1)
+
     def _moments_of(self, estimate: Estimate) -> tuple[Tensor, Tensor, Tensor]:  # three times (*B, K)
         check_arms_fit(type(self).__name__, self.num_arms, estimate.mu_hat.shape[-1])
         return self.moments(estimate.memory.to(estimate.mu_hat.dtype))

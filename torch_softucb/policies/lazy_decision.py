@@ -44,7 +44,7 @@ class LazyDecision(Decision):
     """Decision of one bandit whose tensors are created on first access; most requests read none of them.
 
     Attributes:
-        dtype: dtype of the tensors.
+        dtype: dtype of the tensors, float32 or float64.
         values: fields as numpy arrays and floats, in float64.
     """
 
@@ -92,9 +92,12 @@ class LazyDecision(Decision):
     def sample(self, generator: torch.Generator | None = None) -> Tensor:  # () int64
         """Draw one arm."""
         device = None if generator is None else generator.device
-        return self.pick(torch.rand((), generator=generator, dtype=self.dtype, device=device))
+        return self.pick(torch.rand((), generator=generator, dtype=torch.float64, device=device))
 
     def pick(self, noise: Tensor) -> Tensor:  # () uniform in [0, 1) -> () int64
         """Return the arm that the given random number selects; deterministic."""
         probs = self.values["probs"]
-        return draw_one(probs, noise.item()) if isinstance(probs, np.ndarray) else super().pick(noise)
+        if not isinstance(probs, np.ndarray):
+            return super().pick(noise)
+        # the law of the draw is what `probs` states, rounded to the policy's dtype
+        return draw_one(probs if self.dtype == torch.float64 else probs.astype(np.float32), noise.item())

@@ -1,6 +1,7 @@
 """Learnable parameters of SoftUCB: the confidence width beta and, optionally, delta of Eq. 9."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, Self, Unpack
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from torch_softucb import functional as F
 from torch_softucb.checks import check_batch, check_delta, check_not_negative, check_number
-from torch_softucb.policies._checks import check_beta_fits
+from torch_softucb.policies._checks import check_beta_fits, check_flag
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.decision import Estimate
@@ -49,7 +50,8 @@ class LearnableConfidence(BanditPolicy):
         sums = torch.zeros(2) if module is not None and module.needs_sums else None
         super().__init__(dim, memory=sums, **policy_kwargs)
         self.fixed_delta = check_delta(type(self).__name__, delta)
-        self.raw_delta = nn.Parameter(self._like.new_tensor(math.log(delta / (1 - delta)))) if learn_delta else None
+        learned = check_flag(type(self).__name__, "learn_delta", learn_delta)
+        self.raw_delta = nn.Parameter(self._like.new_tensor(math.log(delta / (1 - delta)))) if learned else None
         self.beta_module = None if module is None else module.to(device=self.device, dtype=self.dtype)
         start = None if isinstance(beta_init, BetaModule) else nn.Parameter(self._beta_tensor("beta_init", beta_init))
         self.register_parameter("raw_beta", start)
@@ -121,6 +123,16 @@ class LearnableConfidence(BanditPolicy):
     def keeps_sums(self) -> bool:
         """Whether the memory is the number of observations and sum y^2, which some inputs of a BetaModule need."""
         return self.beta_module is not None and self.beta_module.needs_sums
+
+    def check_state(self, state_dict: Mapping[str, Any], *, prefix: str = "", strict: bool = True) -> None:
+        """Raise unless a state dict holds a possible state of this policy; changes nothing."""
+        super().check_state(state_dict, prefix=prefix, strict=strict)
+        if self.beta_module is not None:
+            self.beta_module.check_state(state_dict, prefix=f"{prefix}beta_module.")
+
+    def impossible_memory(self, memory: Tensor) -> Tensor:  # (n, 2) -> (n,)
+        """Return which rows hold negative sums."""
+        return (memory < 0).any(-1)
 
     @property
     def beta(self) -> Tensor:  # () or (*B,)

@@ -1,10 +1,12 @@
 """LinGiro: a bootstrap of the history that explores through pseudo-rewards at both ends of the reward range."""
 
+from functools import partial
 from typing import Unpack
 
 from torch import Tensor
 
 from torch_softucb.checks import check_number
+from torch_softucb.policies._checks import check_keywords
 from torch_softucb.policies.decision import Decision, Estimate
 from torch_softucb.policies.fixed_set import basis_first, gram
 from torch_softucb.policies.reward_range import RangedArmPolicy, RangeKwargs
@@ -46,6 +48,7 @@ class LinGiro(RangedArmPolicy):
     own_settings = ("pseudo",)
 
     def __init__(self, dim: int, num_arms: int, *, pseudo: float = 1.0, **policy_kwargs: Unpack[RangeKwargs]) -> None:
+        check_keywords("LinGiro", policy_kwargs, RangeKwargs.__annotations__)
         super().__init__(dim, num_arms, **policy_kwargs)
         self.pseudo = check_number("LinGiro", "pseudo", pseudo, low=0.0)
 
@@ -64,9 +67,16 @@ class LinGiro(RangedArmPolicy):
         second = (squares + a * count * (low**2 + high**2)) / safe
         spread = (size * (second - mean.square()).clamp(min=0)).sqrt()
         products = gram(estimate)
-
-        def draw(z: Tensor) -> Tensor:  # (*B, K) -> (*B, K)
-            drawn = size * mean + spread * z
-            return basis_first(estimate, (products @ drawn.unsqueeze(-1)).squeeze(-1) / (1 + 2 * a), z)
-
+        draw = partial(_draw_index, estimate, products, size * mean, spread, 1 + 2 * a)
         return sampled_decision("LinGiro", estimate, mask, draw, num_normals=self.normals_per_decision)
+
+
+def _draw_index(
+    estimate: Estimate,
+    products: Tensor,  # (*B, K, K)
+    total: Tensor,  # (*B, K) expected sum of each arm's draw
+    spread: Tensor,  # (*B, K)
+    factor: float,
+    z: Tensor,  # (*B, K)
+) -> Tensor:  # (*B, K)
+    return basis_first(estimate, (products @ (total + spread * z).unsqueeze(-1)).squeeze(-1) / factor, z)

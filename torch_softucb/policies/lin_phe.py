@@ -1,10 +1,12 @@
 """LinPHE: exploration by pseudo-rewards that are drawn in each round."""
 
+from functools import partial
 from typing import Unpack
 
 from torch import Tensor
 
 from torch_softucb.checks import check_number
+from torch_softucb.policies._checks import check_keywords
 from torch_softucb.policies.decision import Decision, Estimate
 from torch_softucb.policies.fixed_set import basis_first, gram
 from torch_softucb.policies.reward_range import RangedArmPolicy, RangeKwargs
@@ -45,6 +47,7 @@ class LinPHE(RangedArmPolicy):
     own_settings = ("perturbation",)
 
     def __init__(self, dim: int, num_arms: int, *, perturbation: float = 1.0, **policy_kwargs: Unpack[RangeKwargs]) -> None:
+        check_keywords("LinPHE", policy_kwargs, RangeKwargs.__annotations__)
         super().__init__(dim, num_arms, **policy_kwargs)
         self.perturbation = check_number("LinPHE", "perturbation", perturbation, low=0.0, open_low=True)
 
@@ -57,12 +60,21 @@ class LinPHE(RangedArmPolicy):
         """Draw the sum of each arm's pseudo-rewards, fit, and play the best arm."""
         count, _, _ = self._moments_of(estimate)
         coins = (self.perturbation * count).ceil()
-        mu_hat, products = estimate.mu_hat, gram(estimate)
+        products = gram(estimate)
         low, span, a = self.reward_low, self.reward_high - self.reward_low, self.perturbation
-
-        def draw(z: Tensor) -> Tensor:  # (*B, K) -> (*B, K)
-            heads = (coins / 2 + coins.sqrt() / 2 * z).round().clamp(min=0).minimum(coins)
-            pseudo = coins * low + span * heads
-            return basis_first(estimate, (mu_hat + (products @ pseudo.unsqueeze(-1)).squeeze(-1)) / (1 + a), z)
-
+        draw = partial(_draw_index, estimate, products, coins, (low, span), 1 + a)
         return sampled_decision("LinPHE", estimate, mask, draw, num_normals=self.normals_per_decision)
+
+
+def _draw_index(
+    estimate: Estimate,
+    products: Tensor,  # (*B, K, K)
+    coins: Tensor,  # (*B, K) number of pseudo-rewards
+    low_and_span: tuple[float, float],
+    factor: float,
+    z: Tensor,  # (*B, K)
+) -> Tensor:  # (*B, K)
+    low, span = low_and_span
+    heads = (coins / 2 + coins.sqrt() / 2 * z).round().clamp(min=0).minimum(coins)
+    pseudo = coins * low + span * heads
+    return basis_first(estimate, (estimate.mu_hat + (products @ pseudo.unsqueeze(-1)).squeeze(-1)) / factor, z)

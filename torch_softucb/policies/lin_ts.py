@@ -1,5 +1,7 @@
 """Linear Thompson sampling: the best arm of a parameter vector drawn around theta_hat."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Self, Unpack
 
 import torch
@@ -7,6 +9,7 @@ from torch import Tensor
 
 from torch_softucb import functional as F
 from torch_softucb.checks import check_number
+from torch_softucb.policies._checks import check_keywords
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision, Estimate, NativeRule
 from torch_softucb.policies.sampled import sampled_decision
@@ -46,6 +49,7 @@ class LinTS(BanditPolicy):
     """
 
     def __init__(self, dim: int, *, scale: float | RunningScale = 1.0, **policy_kwargs: Unpack[PolicyKwargs]) -> None:
+        check_keywords("LinTS", policy_kwargs, PolicyKwargs.__annotations__)
         super().__init__(dim, **policy_kwargs)
         self.running = scale if isinstance(scale, RunningScale) else None
         first = F.thompson_scale(dim=self.dim, horizon=1, **scale._asdict()) if isinstance(scale, RunningScale) else scale
@@ -97,10 +101,13 @@ class LinTS(BanditPolicy):
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         """Draw theta and play its best arm."""
-        mu_hat, perturb = estimate.mu_hat, estimate.perturb
+        mu_hat = estimate.mu_hat
         scale = self._scale_at(estimate.num_observations.to(mu_hat.dtype)).unsqueeze(-1)
-
-        def draw(z: Tensor) -> Tensor:  # (*B, d) -> (*B, K)
-            return mu_hat + scale * perturb(z)
-
+        draw = partial(_draw_index, mu_hat, scale, estimate.perturb)
         return sampled_decision("LinTS", estimate, mask, draw, num_normals=self.dim)
+
+
+def _draw_index(
+    mu_hat: Tensor, scale: Tensor, perturb: Callable[[Tensor], Tensor], z: Tensor
+) -> Tensor:  # (*B, d) -> (*B, K)
+    return mu_hat + scale * perturb(z)

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_softucb import functional as F
 from torch_softucb.checks import check_number
 from torch_softucb.functional.softmax import _greedy_probabilities
+from torch_softucb.policies._checks import check_keywords
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision, Estimate, NativeRule
 from torch_softucb.policies.statistics import PolicyKwargs
@@ -47,6 +48,7 @@ class LinUCB(BanditPolicy):
     """
 
     def __init__(self, dim: int, *, beta: float | RunningRadius = 1.0, **policy_kwargs: Unpack[PolicyKwargs]) -> None:
+        check_keywords("LinUCB", policy_kwargs, PolicyKwargs.__annotations__)
         super().__init__(dim, **policy_kwargs)
         self.running = beta if isinstance(beta, RunningRadius) else None
         if isinstance(beta, RunningRadius):

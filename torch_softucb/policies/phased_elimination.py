@@ -75,6 +75,13 @@ class PhasedElimination(ArmPolicy):
         left, plan, pulled, total, phase = torch.split_with_sizes(memory, [self.num_arms] * 4 + [1], dim=-1)
         return PhaseMemory(left, plan, pulled, total, phase.squeeze(-1))
 
+    def impossible_memory(self, memory: Tensor) -> Tensor:  # (n, 4 K + 1) -> (n,)
+        """Return which rows hold no possible phase: no arm left, a negative count, or pulls that are not whole numbers."""
+        left, plan, pulled, _, phase = self._parts(memory)
+        counts = torch.cat((plan, pulled, phase.unsqueeze(-1)), dim=-1)
+        fractions = ((counts < 0) | (counts != counts.floor())).any(-1)
+        return fractions | ((left != 0) & (left != 1)).any(-1) | (left.sum(-1) == 0)
+
     def planned(
         self,
         memory: Tensor,  # (*B, 4 K + 1)

@@ -15,6 +15,7 @@ from torch_softucb.errors import NumericalError
 from torch_softucb.functional.ridge import _ridge_root, _ridge_root_update
 
 CACHE_ERROR_TOLERANCE = 1e-6  # an intact cache is off by at most 1e-8 at cond(V) 5e8; see tests/policies/test_numerics.py
+LONG_SQ = 1e8  # squared length of features above which each update checks what it computed
 CACHE_ERROR_LIMIT = 1e-4  # at cond(V) of 1e11 and above, where V itself is not more accurate
 
 
@@ -96,6 +97,7 @@ def observe_one(
     refresh_every: int,
 ) -> RidgeState:
     """Add one observation per row in O(d^2); recompute the cache of the rows that are due by ``refresh_every``."""
+    check_has_values(old.V)
     V = old.V + x.unsqueeze(-1) * x.unsqueeze(-2)
     num_observations = old.num_observations + 1
     root = _ridge_root_update(old.root, x)
@@ -103,6 +105,7 @@ def observe_one(
     if bool(due.any()):
         check_cache(RidgeState(V[due], root[due], old.b[due], num_observations[due], gamma[due], old.memory[due]))
         root = root.index_put((due,), _ridge_root(V[due])) if due.dim() else _ridge_root(V)
+    check_lengths(V, root, x.square().sum(-1))
     return RidgeState(V, root, old.b + x * reward.unsqueeze(-1), num_observations, gamma, old.memory)
 
 
@@ -114,26 +117,56 @@ def observe_many(
     gamma: Tensor,  # (*B,)
 ) -> RidgeState:
     """Add several observations per row, given as sums; check the old cache, then recompute it."""
+    check_has_values(old.V)
     check_cache(old)
     V = old.V + dV
-    return RidgeState(V, _ridge_root(V), old.b + db, old.num_observations + dn, gamma, old.memory)
+    root = _ridge_root(V)
+    check_lengths(V, root, dV.diagonal(dim1=-2, dim2=-1).sum(-1))
+    return RidgeState(V, root, old.b + db, old.num_observations + dn, gamma, old.memory)
+
+
+def check_has_values(V: Tensor) -> None:
+    """Raise if the statistics are on ``meta``, where a policy can decide on shapes but cannot learn."""
+    if V.is_meta:
+        raise ValueError("update: statistics must have values, got a policy on meta; use policy.to_empty(device=), reset()")
+
+
+def check_lengths(V: Tensor, root: Tensor, length_sq: Tensor) -> None:  # (*B, d, d), (*B, d, d), (*B,)
+    """Raise NumericalError, naming the row, if features are so long that float64 cannot hold V and its inverse together."""
+    long = (length_sq > LONG_SQ) & length_sq.isfinite()  # products that overflow are reported as such
+    if not bool(long.any()):
+        return
+    off = long & ~(F.ridge_cache_error(V, root) <= CACHE_ERROR_LIMIT)
+    if bool(off.any()):
+        row = tuple(off.nonzero()[0].tolist())
+        at = f" in row {row}" if row else ""
+        raise NumericalError(
+            f"update: features of length {math.sqrt(float(length_sq[off].max())):.1e}{at} are too long next to the ridge "
+            "for float64, and the widths would be wrong; normalise the features. Nothing was changed"
+        )
 
 
 def forget(old: RidgeState, discount: float, ridge_alpha: float) -> RidgeState:
-    """Discount the statistics: V <- rho V + (1 - rho) alpha I and b <- rho b, with a recomputed cache.
+    """Discount the statistics: V <- rho V + (1 - rho) alpha I and b <- rho b; check the old cache, then recompute it.
 
     Without the second term of V, directions that are no longer observed would lose their ridge until V is singular.
     """
+    check_cache(old)  # a disturbed cache is reported, not rebuilt
     ridge = ridge_alpha * torch.eye(old.b.shape[-1], dtype=old.V.dtype, device=old.V.device)
     V = discount * old.V + (1 - discount) * ridge
     return old._replace(V=V, root=_ridge_root(V), b=discount * old.b)
 
 
-def check_cache(state: RidgeState) -> None:
-    """Raise NumericalError if the cached factor of any row has drifted too far from V."""
+def cache_errors(state: RidgeState) -> tuple[Tensor, Tensor]:  # (*B,), (*B,)
+    """Return the error of the cached factor of each row, and the error that is allowed at the condition of its V."""
     error = F.ridge_cache_error(state.V, state.root)
     cond = state.V.diagonal(dim1=-2, dim2=-1).sum(-1) * state.root.square().sum((-2, -1))  # trace V trace V^-1 >= cond(V)
-    allowed = (torch.finfo(cond.dtype).eps * cond).clamp(CACHE_ERROR_TOLERANCE, CACHE_ERROR_LIMIT)
+    return error, (torch.finfo(cond.dtype).eps * cond).clamp(CACHE_ERROR_TOLERANCE, CACHE_ERROR_LIMIT)
+
+
+def check_cache(state: RidgeState) -> None:
+    """Raise NumericalError if the cached factor of any row has drifted too far from V."""
+    error, allowed = cache_errors(state)
     off = ~(error <= allowed)  # NaN counts as off
     if bool(off.any()):
         rounds = state.num_observations[off].flatten()[0]

@@ -1,11 +1,14 @@
 """Decisions that can be sampled but have no probabilities in closed form."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from torch_softucb.checks import values_readable
+from torch_softucb.errors import NumericalError
 from torch_softucb.functional.softmax import masked
 from torch_softucb.policies._checks import check_slate
 from torch_softucb.policies.decision import Decision, Estimate, Slate
@@ -37,7 +40,17 @@ class SampledDecision(Decision):
 
     def pick(self, noise: Tensor) -> Tensor:  # (*B, n) standard normal -> (*B,) int64
         """Return the arm that the given random numbers select; deterministic."""
-        return masked(self.draw(noise), self.mask).argmax(-1)
+        return self._drawn_index(noise).argmax(-1)
+
+    def _drawn_index(self, noise: Tensor) -> Tensor:  # (*B, n) -> (*B, K), -inf at arms that are not allowed
+        index = masked(self.draw(noise), self.mask)
+        top = index.amax(-1)
+        if values_readable(top) and not math.isfinite(top.sum().item()) and not bool(top.isfinite().all()):
+            raise NumericalError(
+                f"{self.policy_name}: the drawn index must be finite, got {int(index.isnan().sum())} NaN of "
+                f"{index.numel()} values; the statistics or the random numbers are NaN or infinite"
+            )
+        return index
 
     def sample_topk(self, k: int, generator: torch.Generator | None = None) -> Slate:
         """Return the ``k`` best arms of one draw; their probabilities have no closed form."""
@@ -46,7 +59,7 @@ class SampledDecision(Decision):
     def pick_topk(self, k: int, noise: Tensor) -> Slate:  # (*B, n) standard normal
         """Return the slate that the given random numbers select; deterministic."""
         check_slate(f"{self.policy_name}.sample_topk", k, self.mask, self.num_arms)
-        return Slate(masked(self.draw(noise), self.mask).topk(k, dim=-1).indices, None)
+        return Slate(self._drawn_index(noise).topk(k, dim=-1).indices, None)
 
     @property
     def log_probs(self) -> Tensor:

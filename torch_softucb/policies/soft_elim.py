@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch_softucb import functional as F
 from torch_softucb.checks import check_number
 from torch_softucb.functional.softmax import _softmax, masked
+from torch_softucb.policies._checks import check_keywords
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision, Estimate
 from torch_softucb.policies.statistics import PolicyKwargs
@@ -36,6 +37,7 @@ class SoftElim(BanditPolicy):
     """
 
     def __init__(self, dim: int, *, rate_init: float = 1.0, **policy_kwargs: Unpack[PolicyKwargs]) -> None:
+        check_keywords("SoftElim", policy_kwargs, PolicyKwargs.__annotations__)
         super().__init__(dim, **policy_kwargs)
         value = check_number("SoftElim", "rate_init", rate_init, low=0.0)
         self.raw_rate = nn.Parameter(torch.tensor(value, dtype=self.dtype, device=self.device))

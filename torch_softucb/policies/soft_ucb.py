@@ -11,6 +11,7 @@ from torch_softucb.checks import check_choice, check_finite, check_number
 from torch_softucb.functional.index import _soft_ucb_index
 from torch_softucb.functional.softmax import _coldness, _smooth_coldness, _softmax, max_index
 from torch_softucb.policies import fast_path
+from torch_softucb.policies._checks import check_decision, check_flag, check_statistics, decision_error
 from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.beta.network import PRETRAINED, SituationBeta
 from torch_softucb.policies.decision import Decision, Estimate, NativeRule
@@ -68,7 +69,7 @@ class SoftUCBPolicy(LearnableConfidence):
         check_choice("SoftUCBPolicy", "coldness", coldness, COLDNESS_MODES)
         self.coldness = coldness
         self.smoothing = check_number("SoftUCBPolicy", "smoothing", smoothing, low=0.0, open_low=True)
-        self.differentiate_gamma = differentiate_gamma
+        self.differentiate_gamma = check_flag("SoftUCBPolicy", "differentiate_gamma", differentiate_gamma)
 
     @classmethod
     def pretrained(
@@ -120,6 +121,7 @@ class SoftUCBPolicy(LearnableConfidence):
         else:
             fresh = _coldness(source, self.delta, mask, s_max)
         gamma = estimate.gamma.to(fresh.dtype).expand(fresh.shape) if self.coldness == "lagged" else fresh  # D6
+        check_decision(type(self).__name__, beta, gamma, s_max)
         return Decision(
             probs=_softmax(gamma.unsqueeze(-1) * index, mask, top=gamma * s_max),  # Eq. 8; gamma is never below 0
             index=index,
@@ -139,7 +141,11 @@ class SoftUCBPolicy(LearnableConfidence):
         mu_hat, width = fast_path.estimate(row, arms, self.layout)
         if not math.isfinite(np.add.reduce(mu_hat)):
             check_finite(where, "arms", arms)
-        beta = max(raw.item(), 0.0)  # D9
+            check_statistics(where, torch.from_numpy(mu_hat))
+        raw_beta = raw.item()
+        if not math.isfinite(raw_beta):
+            raise decision_error(where, [raw_beta], True)
+        beta = max(raw_beta, 0.0)  # D9
         choice = fast_path.soft_choice(
             mu_hat,
             width,
@@ -149,6 +155,8 @@ class SoftUCBPolicy(LearnableConfidence):
             carried=row[self.layout.gamma].item() if coldness == "lagged" else None,
             mask=None if mask is None else mask.numpy(),
         )
+        if not math.isfinite(choice.top + choice.gamma):
+            raise decision_error(where, [beta], math.isfinite(choice.top))
         return LazyDecision(
             dtype=arms.dtype,
             mask=mask,
@@ -202,6 +210,7 @@ class SoftUCBPolicy(LearnableConfidence):
             beta = "module"
         else:
             shape = tuple(self.raw_beta.shape)
-            beta = f"{self.beta.item():.4g}" if not shape else f"tensor{shape}"
+            readable = not shape and not self.raw_beta.is_meta
+            beta = f"{self.beta.item():.4g}" if readable else f"tensor{shape}"
         sizes = f"dim={self.dim}, ridge_alpha={self.ridge_alpha}, batch_shape={tuple(self.batch_shape)}"
         return f"{sizes}, beta={beta}, delta={float(self.delta):.4g}, coldness={self.coldness!r}"

@@ -1,15 +1,19 @@
 """Ridge statistics of a batch of bandits as the buffer of a module."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, TypedDict
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from torch_softucb import functional as F
 from torch_softucb.checks import check_float_tensor, check_integer, check_number
 from torch_softucb.functional.ridge import _ridge_root
 from torch_softucb.policies._checks import check_batch_shape
+from torch_softucb.policies.guard import Guard
 from torch_softucb.policies.rows import RidgeState, RowLayout, pack
+from torch_softucb.policies.state_checks import check_names, check_parameters, check_statistics
+from torch_softucb.rank_state import RankState
 
 
 class PolicyKwargs(TypedDict, total=False):
@@ -21,7 +25,7 @@ class PolicyKwargs(TypedDict, total=False):
     dtype: torch.dtype | None
 
 
-class RidgeStatistics(nn.Module):
+class RidgeStatistics(RankState):
     """Module that owns the ridge statistics of one bandit, or of a batch of independent ones.
 
     The statistics are one float64 buffer whatever the dtype of the module. They are part of ``state_dict`` and follow
@@ -45,6 +49,7 @@ class RidgeStatistics(nn.Module):
         memory: Tensor | None = None,  # (M,)
     ) -> None:
         super().__init__()
+        self.guard = Guard()
         name = type(self).__name__
         self.dim = check_integer(name, "dim", dim, low=1)
         self.ridge_alpha = check_number(name, "ridge_alpha", ridge_alpha, low=0.0, open_low=True)
@@ -93,17 +98,22 @@ class RidgeStatistics(nn.Module):
     def reset(self, *, batch_shape: tuple[int, ...] = ()) -> None:
         """Discard all statistics and start with ``batch_shape`` independent bandits; ``()`` is one bandit."""
         check_batch_shape(f"{type(self).__name__}.reset", batch_shape)
-        self.statistics = self.layout.fresh(tuple(batch_shape), self.ridge_alpha, self._fresh_memory)
+        with self.guard.lock:
+            self.guard.recover()
+            self.statistics = self.layout.fresh(tuple(batch_shape), self.ridge_alpha, self._fresh_memory)
 
     def cache_error(self) -> Tensor:  # (*B,)
         """Error of each cached inverse, max |I - root^T V root|; times d, it bounds the relative error of width^2."""
         return F.ridge_cache_error(self.state.V, self.state.root)
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def refresh(self) -> None:
         """Recompute every cached inverse from V."""
-        old = self.state
-        self.statistics.copy_(pack(old._replace(root=_ridge_root(old.V))))
+        with self.guard.lock:
+            self.guard.recover()
+            old = self.state
+            self.statistics = pack(old._replace(root=_ridge_root(old.V)))
 
     def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
         statistics = self.statistics
@@ -112,9 +122,42 @@ class RidgeStatistics(nn.Module):
             self.statistics = statistics.to(self.statistics.device)
         return self
 
+    def impossible_memory(self, memory: Tensor) -> Tensor:  # (n, M) -> (n,)
+        """Return which rows hold a memory that no sequence of updates leads to; used when a state is loaded."""
+        return torch.zeros_like(memory[..., 0], dtype=torch.bool)
+
+    def check_state(self, state_dict: Mapping[str, Any], *, prefix: str = "", strict: bool = True) -> None:
+        """Raise unless a state dict holds a possible state of this policy; changes nothing.
+
+        ``load_state_dict`` calls this, also that of a module which contains the policy, before it changes the policy.
+
+        Args:
+            state_dict: entries by name.
+            prefix: start of the names of this policy's entries, such as ``policy.``.
+            strict: whether all entries must be there, and no others.
+
+        Raises:
+            ValueError: if entries are missing or unknown, or have the wrong dtype or shape; if a parameter is not finite;
+                or if the statistics are impossible, see :func:`~torch_softucb.policies.state_checks.check_statistics`.
+        """
+        where = f"{type(self).__name__}.load_state_dict"
+        own = {name[len(prefix) :]: value for name, value in state_dict.items() if name.startswith(prefix)}
+        if strict:
+            check_names(where, self, own)
+        check_parameters(where, self, own, skip=("statistics",))
+        if "statistics" in own:
+            check_statistics(where, self, own["statistics"])
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Load a state; one that :meth:`check_state` refuses changes nothing."""
+        if strict:
+            check_names(f"{type(self).__name__}.load_state_dict", self, state_dict)
+        return super().load_state_dict(state_dict, strict, assign)
+
     def _load_from_state_dict(self, state_dict, prefix, *args):  # type: ignore[no-untyped-def]
+        self.check_state(state_dict, prefix=prefix, strict=False)  # before anything is assigned, submodules included
         saved = state_dict.get(prefix + "statistics")
-        if saved is not None and saved.dim() and saved.shape[-1] == self.layout.size:
+        if saved is not None:
             self.statistics = self.statistics.new_empty(saved.shape)  # the batch of bandits is that of the checkpoint
         super()._load_from_state_dict(state_dict, prefix, *args)
 

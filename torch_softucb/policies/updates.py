@@ -1,7 +1,6 @@
 """Batched updates of ridge statistics: old rows and observations in, new rows out.
 
-Nothing here writes to its arguments. The caller writes the new rows with one operation, so that an update takes effect as a
-whole or not at all.
+Nothing here writes to its arguments. The caller writes the new rows, so an update takes effect as a whole or not at all.
 """
 
 from collections.abc import Callable
@@ -14,6 +13,20 @@ from torch_softucb import functional as F
 from torch_softucb.policies.rows import RidgeState, RowLayout, forget, observe_many, observe_one, pack
 
 _MAX_WAVES = 4  # up to this many observations per row, single updates cost less than a new factorisation
+
+
+class Change(NamedTuple):
+    """New statistics that have been computed and not yet written.
+
+    Attributes:
+        rows: ``(n,)`` ids of the rows that change; None if all do.
+        old: ``(n, size)`` present values of these rows, or ``(*B, size)`` if all change.
+        new: new values, of the same shape.
+    """
+
+    rows: Tensor | None  # (n,)
+    old: Tensor  # (n, size) or (*B, size)
+    new: Tensor  # (n, size) or (*B, size)
 
 
 class UpdateRule(NamedTuple):
@@ -52,19 +65,20 @@ def updated_rows(
     bandit: Tensor | None,  # (N,), repeated ids allowed
     rule: UpdateRule,
     discount: float,
-) -> tuple[Tensor | None, Tensor]:  # (n,) ids, (n, size); or None, (*B, size)
-    """Return the ids of the rows that changed, or None if all did, and the new values of these rows.
+) -> Change:
+    """Return the rows that change, with their new values.
 
     Each row is discounted once, however many observations it gets.
     """
     if bandit is None:
-        return None, _observe(rule.old_state(statistics, discount), x, reward, rule)
+        return Change(None, statistics, _observe(rule.old_state(statistics, discount), x, reward, rule))
     unique, group, counts = torch.unique(bandit, return_inverse=True, return_counts=True)
     if len(unique) == len(bandit):
-        return bandit, _observe(rule.old_state(statistics[bandit], discount), x, reward, rule)
-    old = rule.old_state(statistics[unique], discount)
-    in_waves = x.dim() == 2 and int(counts.max()) <= _MAX_WAVES
-    return unique, (_observe_waves if in_waves else _observe_groups)(old, group, x, reward, rule)
+        old = statistics[bandit]
+        return Change(bandit, old, _observe(rule.old_state(old, discount), x, reward, rule))
+    old = statistics[unique]
+    observe = _observe_waves if x.dim() == 2 and int(counts.max()) <= _MAX_WAVES else _observe_groups
+    return Change(unique, old, observe(rule.old_state(old, discount), group, x, reward, rule))
 
 
 def _observe(old: RidgeState, x: Tensor, reward: Tensor, rule: UpdateRule) -> Tensor:

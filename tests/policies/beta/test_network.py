@@ -5,6 +5,8 @@ import torch
 
 from tests.policies.beta.modules import bent
 from torch_softucb import SituationBeta, SoftUCBPolicy, rollout, synthetic_problem
+from torch_softucb.checked_files import load_tensors, save_tensors
+from torch_softucb.policies.beta.network import PRETRAINED
 from torch_softucb.policies.beta.situation import SITUATION
 
 
@@ -53,3 +55,34 @@ def test_wrong_inputs_are_refused():
     for names in ((), ("num_observations", "num_observations")):
         with pytest.raises(ValueError, match="inputs must be at least one name, each of them once"):
             SituationBeta(horizon=10, inputs=names)
+
+
+def _file(path, tensors=None, **metadata):
+    given, about = load_tensors(PRETRAINED)
+    save_tensors(path, {**given, **(tensors or {})}, {**about, **metadata})
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"module": "null"}, "is not a file of SituationBeta.save"),
+        ({"module": '{"init": 0.5, "hidden": 1000000000, "inputs": ["log_noise"]}'}, "is not a file of SituationBeta.save"),
+        ({"module": '{"init": -1, "inputs": ["log_noise"]}'}, "init must be"),
+        ({"module": '{"init": 0.5, "inputs": ["log_noise"]}'}, "hidden.weight must be"),
+        ({"module": "{"}, "Expecting"),
+        ({"tensors": {"hidden.bias": torch.full((16,), float("nan"))}}, "hidden.bias must be finite"),
+        ({"tensors": {"hidden.bias": torch.ones(16, dtype=torch.int64)}}, "hidden.bias must be torch.float32"),
+        ({"tensors": {"hidden.weight": torch.ones(3)}}, "hidden.weight is missing or has the wrong shape"),
+        ({"tensors": {"hook": torch.ones(3)}}, "with \\['hook'\\]"),
+    ],
+)
+def test_a_wrong_network_file_is_refused_by_name(change, match, tmp_path):
+    _file(tmp_path / "wrong", **change)
+    with pytest.raises(ValueError, match=f"network file .*wrong: .*{match}"):
+        SituationBeta.load(tmp_path / "wrong", horizon=9)
+
+
+def test_the_packaged_network_is_whole_and_loading_it_draws_no_random_numbers():
+    state = torch.get_rng_state()
+    SituationBeta.pretrained(horizon=9)
+    assert torch.get_rng_state().equal(state)
