@@ -17,7 +17,7 @@ def test_products_norms_and_rows_are_those_of_the_given_arms(shape, seeded):
     u = torch.randn(DIM, *batch, dtype=torch.double, generator=seeded(5))
     want = (arms @ u.movedim(0, -1).unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(features.project(u).movedim(0, -1), want)
-    torch.testing.assert_close(features.norm_sq().expand(-1, *batch).movedim(0, -1), arms.square().sum(-1))
+    torch.testing.assert_close(features.norm_sq.expand(-1, *batch).movedim(0, -1), arms.square().sum(-1))
     arm = torch.randint(0, NUM_ARMS, batch, generator=seeded(6))
     rows = arms.gather(-2, arm[..., None, None].expand(*batch, 1, DIM)).squeeze(-2)
     assert features.gather(arm).movedim(0, -1).equal(rows)

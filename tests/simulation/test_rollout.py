@@ -201,13 +201,17 @@ def test_one_round_one_arm(seeded):
     torch.testing.assert_close(got.regret, torch.zeros(1, 2))
 
 
-def test_numbers_that_cannot_be_right_raise(seeded):
-    """Features of size 1e4 in float32: width^2 cancels to below 0; the error names tensor, count and round."""
-    g = seeded(0)
-    arms = torch.randn(200, 3, generator=g) * 1e4
-    problem = BanditProblem(arms, torch.randn(16, 200, generator=g))
-    with pytest.raises(NumericalError, match=r"width\^2 is negative or NaN for \d+ of 3200 arms at round \d+; .*float64"):
-        rollout(LinUCB(3), problem, horizon=200, generator=seeded(1))
+def test_long_features_are_played_exactly_or_refused(seeded):
+    """In float32, width^2 of features of size 1e4 would cancel to below 0 without the recomputation in float64."""
+    arms, means = torch.randn(200, 3, generator=seeded(0)), torch.randn(16, 200, generator=seeded(2))
+    short, long = (
+        rollout(LinUCB(3, ridge_alpha=size**2), BanditProblem(arms * size, means), horizon=200, generator=seeded(1))
+        for size in (1.0, 1e4)
+    )
+    torch.testing.assert_close(long.regret[-1], short.regret[-1])
+    rollout(LinUCB(3), BanditProblem(arms * 1e4, means), horizon=200, generator=seeded(1))
+    with pytest.raises(NumericalError, match="not positive definite"):
+        rollout(LinUCB(3), BanditProblem(arms * 1e8, means), horizon=200, generator=seeded(1))
 
 
 # cumulative regret at T = 1024, K = 50, noise 0.5, alpha 1, mean of 512 problems

@@ -41,7 +41,7 @@ def test_only_what_is_needed_is_there(seeded):
     state = _fresh(LinUCB(DIM, dtype=torch.double), problem_of("own arms", seeded))
     assert state.V is state.b is state.running_sums is None
     assert state.memory.shape == (38, 0)
-    assert set(state.state_dict()) == {field.name for field in fields(PlayState)} - {"V", "b", "running_sums"}
+    assert set(state.state_dict()) == {field.name for field in fields(PlayState)} - {"V", "b", "running_sums", "arm_sums"}
     remembered = _fresh(LinPHE(DIM, NUM_ARMS, dtype=torch.double), problem_of("own arms", seeded))
     assert remembered.memory.shape == (38, 3 * NUM_ARMS)
 
@@ -84,10 +84,10 @@ def test_a_state_of_another_simulation_is_refused_and_changes_nothing(seeded):
 @pytest.mark.parametrize("bad", [-1.0, float("nan")])
 def test_widths_that_cannot_be_right_raise(bad, seeded):
     state = _fresh(LinUCB(DIM, dtype=torch.double), problem_of("own arms", seeded))
-    state.check_widths(0)
+    state.check_estimates(0)
     state.width_sq[3, 5] = bad
     with pytest.raises(NumericalError, match=r"negative or NaN for 1 of 456 arms at round 8; torch.float64"):
-        state.check_widths(7)
+        state.check_estimates(7)
 
 
 def test_num_observations_has_the_dtype_of_the_estimates(seeded):

@@ -1,5 +1,7 @@
 """Features of the arms, laid out for the operations that a round needs."""
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -42,8 +44,10 @@ class ArmFeatures:
         self._first_row = 0 if self.shared else first.view(batch)  # of each trajectory
         self.batch_dims = len(batch)
 
+    @functools.cached_property
     def norm_sq(self) -> Tensor:  # (K, 1...) if shared, else (K, *B)
         """Squared length of every arm's features."""
+        # not square().sum(0), whose order of additions depends on the batch
         norm_sq: Tensor = torch.linalg.vector_norm(self.layout, dim=1 if self.shared else 0).square_()
         return norm_sq.view(-1, *[1] * self.batch_dims) if self.shared else norm_sq
 

@@ -1,12 +1,13 @@
 """Play a policy against a batch of problems, round by round, all trajectories at once."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_number
+from torch_softucb.checks import check_integer, check_number
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.rng import normals, stream_key, uniforms
@@ -15,9 +16,12 @@ from torch_softucb.simulation.arm_features import ArmFeatures
 from torch_softucb.simulation.backends import choose_backend
 from torch_softucb.simulation.backends.base import PlaySetup, warn_eager
 from torch_softucb.simulation.backends.eager import Eager
+from torch_softucb.simulation.backends.native import Native
 from torch_softucb.simulation.environment import Environment
 from torch_softucb.simulation.fixed_arms import FixedArms
 from torch_softucb.simulation.forgetting import ForgettingArms
+from torch_softucb.simulation.refresh import Refresh
+from torch_softucb.simulation.saved_state import check_finite_numbers
 from torch_softucb.simulation.scores import check_has_scores
 from torch_softucb.simulation.state import PlayState
 from torch_softucb.simulation.trajectory import Round
@@ -25,13 +29,16 @@ from torch_softucb.simulation.trajectory import Round
 __all__ = ["Round", "Simulation"]
 
 
-def _block_sizes(rounds: range, recorded: Callable[[int], bool], longest: int) -> list[int]:
-    """Return the lengths of the blocks: 1 for a recorded round, at most ``longest`` for others."""
+def _block_sizes(rounds: range, recorded: Callable[[int], bool], starts: Callable[[int], bool], longest: int) -> list[int]:
+    """Return the lengths of the blocks: 1 for a recorded round, at most ``longest`` for others.
+
+    A new block begins where ``starts`` is true.
+    """
     sizes: list[int] = []
     open_block = False
     for t in rounds:
         alone = recorded(t)
-        if open_block and not alone and sizes[-1] < longest:
+        if open_block and not (alone or starts(t)) and sizes[-1] < longest:
             sizes[-1] += 1
         else:
             sizes.append(1)
@@ -104,7 +111,16 @@ class Simulation:
             ForgettingArms(features, discount=discount, ridge_alpha=policy.ridge_alpha) if forgets else FixedArms(features)
         )
         self.policy, self.problem, self.environment = policy, problem, Environment(problem)
-        self.state = PlayState.fresh(policy, problem, features, forgets=forgets, noise_key=noise_key, action_key=action_key)
+        self._refresh = Refresh(problem, features, policy.ridge_alpha, forgets=forgets)
+        self.state = PlayState.fresh(
+            policy,
+            problem,
+            features,
+            forgets=forgets,
+            counts_arms=self._refresh.needed,
+            noise_key=noise_key,
+            action_key=action_key,
+        )
         setup = PlaySetup(policy, problem, arms, self.environment, gradient=gradient, scores=scores)
         self.backend, self._recorder = choose_backend(setup, compile), Eager(setup)
         self._warned = False
@@ -134,22 +150,41 @@ class Simulation:
 
         Yields:
             Recorded rounds one by one, others in blocks.
+
+        Raises:
+            NumericalError: if beta, the state, the problem's means or a regret is NaN or infinite.
         """
+        check_integer("Simulation.play", "rounds", rounds, low=0)
         state, end = self.state, self.t + rounds
+        state.check_finite()
+        check_finite_numbers("rollout: the mean rewards of the problem", self.environment.means)
         self._warn_if_mostly_recorded(recorded, range(state.t, end))
         numbers_per_round = max(1, self.problem.ids.numel() * max(1, self.policy.normals_per_decision))
         rounds_at_once = self.backend.rounds_at_once(numbers_per_round)
         longest = min(limit for limit in (stretch, self.backend.max_rounds, rounds_at_once) if limit is not None)
         while state.t < end:
             window = range(state.t, min(state.t + rounds_at_once, end))
-            sizes = _block_sizes(window, recorded, longest)
+            sizes = _block_sizes(window, recorded, self._refresh.due, longest)
             noise, draws = self._noise(state.t, len(window)), self._draws(state.t, len(window))
             for block_noise, block_draws in zip(noise.split_with_sizes(sizes), draws.split_with_sizes(sizes), strict=True):
+                self._refresh.apply(state)
                 state.check_widths(state.t)
                 self.environment.apply_drift(state.t)
                 backend = self._recorder if recorded(state.t) else self.backend
-                yield from backend.play(state, block_noise, block_draws)
-        state.check_widths(state.t - 1)
+                if isinstance(backend, Native):  # which adds to the sums itself
+                    self._refresh.collect(state)
+                for played in backend.play(state, block_noise, block_draws):
+                    if not isinstance(backend, Eager):  # which draws arms only from finite probabilities
+                        self._check_regret(played)
+                    yield played
+                    self._refresh.note(played)
+            state.check_estimates(state.t - 1)
+            self._refresh.collect(state)
+
+    def _check_regret(self, played: Round) -> None:
+        if not math.isfinite(played.regret.sum().item()):
+            self.state.check_estimates(played.t)  # if they are the cause, name them
+            check_finite_numbers(f"rollout: the regret from round {played.t + 1} on", played.regret)
 
     def _warn_if_mostly_recorded(self, recorded: Callable[[int], bool], rounds: range) -> None:
         if self._warned or isinstance(self.backend, Eager):
@@ -165,18 +200,20 @@ class Simulation:
         dtype, std = self.problem.means.dtype, self.environment.noise_std
         return normals(self.state.noise_key, self.problem.ids, start=start, count=count, dtype=dtype).mul_(std)
 
-    def _draws(self, start: int, count: int) -> Tensor:  # (count, *B) uniform, or (count, *B, m) standard normal
+    def _draws(self, start: int, count: int) -> Tensor:  # (count, *B) uniform float64, or (count, *B, m) standard normal
         key, ids, dtype = self.state.action_key, self.problem.ids, self.problem.means.dtype
         width = self.policy.normals_per_decision
         if not width:
-            return uniforms(key, ids, start=start, count=count, dtype=dtype)
+            return uniforms(key, ids, start=start, count=count, dtype=torch.float64)
         numbers = normals(key, ids, start=start * width, count=count * width, dtype=dtype)
         return numbers.view(count, width, *ids.shape).movedim(1, -1)
 
     def state_dict(self) -> dict[str, Tensor | int]:
         """Return a copy of the state: all that :meth:`play` needs to continue, given the same policy and problem."""
+        self._refresh.collect(self.state)
         return self.state.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a :meth:`state_dict` of a simulation of the same policy, problem and discount."""
         self.state.load_state_dict(state)
+        self._refresh.forget_plays()

@@ -11,6 +11,7 @@ from torch_softucb.errors import NumericalError
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.simulation.arm_features import ArmFeatures
+from torch_softucb.simulation.saved_state import check_finite_numbers, check_saved_state
 
 RUNNING_SUMS = ("num_observations", "residual_sum", "log_det", "sum_of_squares")  # the rows of PlayState.running_sums
 
@@ -30,6 +31,8 @@ class PlayState:
         running_sums: the sums named in ``RUNNING_SUMS``, ``(4, *B)``; None if the policy does not use them.
         V: ridge matrix, ``(d, d, *B)``; None without forgetting.
         b: sum of features times reward, ``(d, *B)``; None without forgetting.
+        arm_sums: how often each arm was played and the sum of its rewards, ``(*B, K, 2)`` float64; None where
+            :class:`~torch_softucb.simulation.refresh.Refresh` does not need them.
         memory: what the policy keeps besides its ridge statistics, ``(*B, M)``.
         noise_key: key of the reward noise, ``()`` int64.
         action_key: key of the action draws, ``()`` int64.
@@ -43,6 +46,7 @@ class PlayState:
     running_sums: Tensor | None  # (4, *B)
     V: Tensor | None  # (d, d, *B)
     b: Tensor | None  # (d, *B)
+    arm_sums: Tensor | None  # (*B, K, 2) float64
     memory: Tensor  # (*B, M)
     noise_key: Tensor  # () int64
     action_key: Tensor  # () int64
@@ -56,6 +60,7 @@ class PlayState:
         features: ArmFeatures,
         *,
         forgets: bool,
+        counts_arms: bool = False,
         noise_key: Tensor,  # ()
         action_key: Tensor,  # ()
     ) -> Self:
@@ -66,11 +71,12 @@ class PlayState:
             problem: the problems, one trajectory each.
             features: features of the problem's arms.
             forgets: whether older observations are discounted, which needs V and b.
+            counts_arms: whether ``arm_sums`` are kept.
             noise_key: key of the reward noise.
             action_key: key of the action draws.
         """
         like, batch, d, alpha = problem.means, problem.batch_shape, problem.dim, policy.ridge_alpha
-        width_sq = features.norm_sq() / alpha  # (K, 1...) or (K, *B)
+        width_sq = features.norm_sq / alpha  # (K, 1...) or (K, *B)
         width_sq = width_sq.expand(-1, *batch).clone(memory_format=torch.contiguous_format)
         eye = torch.eye(d, dtype=like.dtype, device=like.device).view(d, d, *[1] * len(batch))
         return cls(
@@ -81,6 +87,7 @@ class PlayState:
             running_sums=like.new_zeros(len(RUNNING_SUMS), *batch) if policy.keeps_sums else None,
             V=(alpha * eye).repeat(1, 1, *batch) if forgets else None,
             b=like.new_zeros(d, *batch) if forgets else None,
+            arm_sums=like.new_zeros(*batch, len(width_sq), 2, dtype=torch.float64) if counts_arms else None,
             memory=policy.fresh_memory(tuple(batch)).to(like),
             noise_key=noise_key,
             action_key=action_key,
@@ -98,8 +105,8 @@ class PlayState:
     def check_widths(self, t: int) -> None:
         """Raise if a squared width is negative or NaN, naming round ``t``, counted from 0.
 
-        Without forgetting widths only shrink, so an error of an earlier round is still visible. With forgetting, the native
-        kernel sets width_sq to -1 where it could not factorise V.
+        Without forgetting widths only shrink, so an error of an earlier round is still visible, and so is NaN in ``root``.
+        With forgetting, the native kernel sets width_sq to -1 where it could not factorise V.
 
         Raises:
             NumericalError: if any squared width is negative or NaN.
@@ -110,6 +117,23 @@ class PlayState:
                 f"rollout: width^2 is negative or NaN for {int(bad.sum())} of {bad.numel()} arms at round {t + 1}; "
                 f"{self.width_sq.dtype} is not precise enough for this horizon or these features: use float64"
             )
+
+    def check_estimates(self, t: int) -> None:
+        """Raise if an estimate cannot be right, naming round ``t``, counted from 0.
+
+        Raises:
+            NumericalError: if a squared width is negative, or an estimate NaN or infinite.
+        """
+        self.check_widths(t)
+        for name in ("mu_hat", "width_sq", "gamma"):
+            check_finite_numbers(f"rollout: {name} at round {t + 1}", getattr(self, name))
+
+    def check_finite(self) -> None:
+        """Raise NumericalError, naming the field, if a number of the state is NaN or infinite."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor) and value.is_floating_point():
+                check_finite_numbers(f"rollout: {field.name}", value)
 
     def state_dict(self) -> dict[str, Tensor | int]:
         """Return a copy of every field that is used, by name."""
@@ -127,19 +151,14 @@ class PlayState:
             saved: a :meth:`state_dict` of a simulation of the same policy and problem.
 
         Raises:
-            ValueError: if a field is missing or has another shape.
+            ValueError, TypeError: if a field is missing, has another shape or dtype, or a value that no simulation has; the
+                state is then as before.
         """
         own = self.state_dict()
-        if saved.keys() != own.keys():
-            raise ValueError(
-                f"Simulation.load_state_dict: expected the entries {sorted(own)}, got {sorted(saved)}; "
-                "load it into a simulation of the same policy, problem and discount"
-            )
+        check_saved_state("Simulation.load_state_dict", saved, own)
+        copies = {name: value.clone() if isinstance(value, Tensor) else value for name, value in saved.items()}
         for name, value in own.items():
-            if isinstance(value, Tensor) and saved[name].shape != value.shape:
-                raise ValueError(
-                    f"Simulation.load_state_dict: {name} must have shape {tuple(value.shape)}, got "
-                    f"{tuple(saved[name].shape)}; load it into a simulation of the same problem"
-                )
-        for name, value in own.items():
-            setattr(self, name, saved[name] if name == "t" else saved[name].to(value, copy=True))
+            if isinstance(value, Tensor):
+                copies[name] = copies[name].to(value.device).contiguous()
+        for name, value in copies.items():
+            setattr(self, name, value)

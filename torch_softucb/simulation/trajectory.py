@@ -48,9 +48,9 @@ class Round(NamedTuple):
         t: number of the first round, counted from 0.
         regret: expected regret of each of the n rounds (Eq. 2), ``(n, *B)``.
         gradient: terms of Eq. 13 summed over the n rounds; None unless requested.
-        decision: the decision of a recorded round (n = 1), else None; so are ``arm`` and ``reward``.
-        arm: arms played, ``(*B,)``.
-        reward: rewards received, ``(*B,)``.
+        decision: the decision of a recorded round (n = 1), else None.
+        arm: arms played, ``(*B,)``; None for a block of the native backend.
+        reward: rewards received, ``(*B,)``; likewise.
         scores: the quantities named in ``SCORES``, ``(11, n, *B)``; None unless requested.
         situation: inputs of a BetaModule, ``(n, *B, F)`` or ``(n, F)``; given together with ``scores``.
     """

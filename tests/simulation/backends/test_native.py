@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 import torch
 
-from tests.simulation.cases import DIM, POLICIES, PROBLEMS, assert_plays_like_eager, needs_compiler, problem_of
+from tests.simulation.cases import DIM, NUM_ARMS, POLICIES, PROBLEMS, assert_plays_like_eager, needs_compiler, problem_of
 from torch_softucb import BanditProblem, LinUCB, NumericalError, SoftUCBPolicy, rollout, synthetic_problem
 from torch_softucb.errors import CompileWarning
 from torch_softucb.policies.base import BanditPolicy
@@ -105,10 +105,11 @@ def test_progress_ends_at_the_horizon(seeded):
 
 
 def test_numbers_that_cannot_be_right_raise(seeded):
-    arms = torch.randn(200, 3, generator=seeded(0)) * 1e4
-    problem = BanditProblem(arms, torch.randn(16, 200, generator=seeded(1)))
+    problem = BanditProblem(torch.randn(200, 3, generator=seeded(0)), torch.randn(16, 200, generator=seeded(1)))
+    simulation = Simulation(LinUCB(3), problem, generator=seeded(1), compile="native")
+    simulation.state.root.mul_(1.5)  # widths now shrink too fast
     with pytest.raises(NumericalError, match=r"width\^2 is negative or NaN .*float64"):
-        rollout(LinUCB(3), problem, horizon=200, generator=seeded(1), compile="native")
+        list(simulation.play(200, recorded=lambda t: False))
 
 
 class Uniform(BanditPolicy):
@@ -204,6 +205,7 @@ def _arguments(seeded, dtype=torch.double):
     )
     noise, state = simulation._noise(0, 3), simulation.state
     state.running_sums = torch.zeros(4, 38, dtype=dtype)
+    state.arm_sums = torch.zeros(38, NUM_ARMS, 2, dtype=torch.double)
     outputs = native.KernelOutputs(torch.empty_like(noise), noise.new_zeros(3, 38), noise.new_empty(11, 3, 38))
     return {
         "state": dict(zip([f.name for f in fields(PlayState) if f.name != "t"], state.tensors(), strict=True)),
@@ -221,7 +223,7 @@ def _call(given, rule="soft_current", settings=(99.0, 0.1, 0.0, 0.9, 1.0)):
 
 
 CHECKED = [
-    *(("state", name) for name in ("mu_hat", "width_sq", "root", "gamma", "running_sums", "V", "b")),
+    *(("state", name) for name in ("mu_hat", "width_sq", "root", "gamma", "running_sums", "V", "b", "arm_sums")),
     *(("problem", name) for name in native.KernelProblem._fields),
     *(("outputs", name) for name in native.KernelOutputs._fields),
     *((None, name) for name in ("noise", "draws", "scale")),
@@ -273,5 +275,5 @@ def test_the_op_refuses_unknown_rules_and_lists_of_another_length(seeded):
     with pytest.raises(RuntimeError, match="settings must have 5 numbers, got 1"):
         _call(given, settings=(1.0,))
     del given["state"]["memory"]
-    with pytest.raises(RuntimeError, match="state must have 10 tensors, got 9"):
+    with pytest.raises(RuntimeError, match="state must have 11 tensors, got 10"):
         _call(given)

@@ -70,7 +70,7 @@ class Backend(Protocol):
         self,
         state: PlayState,
         noise: Tensor,  # (n, *B)
-        draws: Tensor,  # (n, *B) uniform, or (n, *B, m) standard normal
+        draws: Tensor,  # (n, *B) uniform float64, or (n, *B, m) standard normal
     ) -> Iterator[Round]:
         """Play ``n <= max_rounds`` rounds from ``state``, which is advanced in place.
 

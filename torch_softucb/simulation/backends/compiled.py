@@ -25,10 +25,10 @@ def find_compiler() -> str | None:
 
 def _round(
     setup: PlaySetup, state: PlayState, num_observations: Tensor, noise: Tensor, draw: Tensor
-) -> tuple[Tensor, GradientTerms | None, tuple[Tensor, Tensor]]:
+) -> tuple[Tensor, GradientTerms | None, Tensor, Tensor, tuple[Tensor, Tensor]]:
     outcome = decide(setup, state, num_observations, noise, draw)
     gathered = learn(setup, state, outcome)  # an output only so that it is computed once, see FixedArms.update
-    return outcome.regret, outcome.gradient, gathered
+    return outcome.regret, outcome.gradient, outcome.arm, outcome.reward, gathered
 
 
 @functools.cache
@@ -54,6 +54,6 @@ class Compiled(Backend):
     def play(self, state: PlayState, noise: Tensor, draws: Tensor) -> Iterator[Round]:
         """Yield the round after the state was updated."""
         with torch._dynamo.config.patch(recompile_limit=_RECOMPILE_LIMIT):
-            regret, gradient, _ = _compiled()(self.setup, state, state.num_observations, noise[0], draws[0])
+            regret, gradient, arm, reward, _ = _compiled()(self.setup, state, state.num_observations, noise[0], draws[0])
         state.t += 1
-        yield Round(state.t - 1, regret.unsqueeze(0), gradient)
+        yield Round(state.t - 1, regret.unsqueeze(0), gradient, arm=arm, reward=reward)

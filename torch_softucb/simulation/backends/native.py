@@ -3,17 +3,20 @@
 It supports policies that return a :class:`~torch_softucb.policies.decision.NativeRule`.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from torch_softucb.errors import NumericalError
 from torch_softucb.policies._checks import check_beta_fits, check_offered
 from torch_softucb.policies.decision import NativeRule
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.simulation.backends.base import Backend, PlaySetup
 from torch_softucb.simulation.backends.kernel import load_kernel
+from torch_softucb.simulation.saved_state import check_finite_numbers
 from torch_softucb.simulation.state import PlayState
 from torch_softucb.simulation.trajectory import SCORES, GradientTerms, Round
 
@@ -112,6 +115,13 @@ class Native(Backend):
         rule = setup.policy.native_rule(num_observations)
         assert rule is not None
         scale, situation = self._scale(state, rule, num_observations)
+        check_finite_numbers("rollout: beta, or the scale of Thompson sampling,", scale)
+        radius = float(scale.amax()) * math.sqrt(max(0.0, float(state.width_sq.amax())))
+        if radius > torch.finfo(means.dtype).max / 4:  # the kernel's arithmetic assumes that nothing overflows
+            raise NumericalError(
+                f"rollout: the index mu_hat + beta * width must be finite, got beta * width up to {radius:.1e}; "
+                f"beta is too large for {means.dtype}"
+            )
         if setup.policy.normals_per_decision:
             draws = draws.movedim(-1, 1)
         outputs = KernelOutputs(

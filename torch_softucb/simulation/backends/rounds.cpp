@@ -17,10 +17,12 @@
 namespace {
 
 constexpr int64_t LANES = 16;
+constexpr float SMALLEST = 1e-35f;  // functional.softmax.SMALLEST
 enum Rule : int64_t { SOFT_CURRENT, SOFT_LAGGED, SOFT_SMOOTH, GREEDY, THOMPSON, RULES };
 const char *const RULE_NAMES[RULES] = {"soft_current", "soft_lagged", "soft_smooth", "greedy", "thompson"};
 enum StateField : size_t {  // PlayState; the kernel does not use the last three
-  MU_HAT, WIDTH_SQ, ROOT, GAMMA, RUNNING_SUMS, V_MATRIX, B_VECTOR, MEMORY, NOISE_KEY, ACTION_KEY, STATE_FIELDS
+  MU_HAT, WIDTH_SQ, ROOT, GAMMA, RUNNING_SUMS, V_MATRIX, B_VECTOR, ARM_SUMS, MEMORY, NOISE_KEY, ACTION_KEY,
+  STATE_FIELDS
 };
 enum ProblemField : size_t { ARMS, MEANS, BEST, MASK, ROTATED_MEANS, DRIFT_RATE, PROBLEM_FIELDS };  // KernelProblem
 enum Setting : size_t { ODDS, SMOOTHING, EPSILON, DISCOUNT, RIDGE_ALPHA, SETTINGS };  // KernelSettings
@@ -42,7 +44,8 @@ struct Block {  // the arguments of a call; every tensor contiguous, trajectorie
   const F *best;       // (B)
   const bool *mask;    // (K, B) or null
   const F *noise;      // (rounds, B)
-  const F *draws;      // (rounds, B) uniform, or (rounds, d, B) standard normal
+  const double *uniforms;  // (rounds, B), or null for Thompson sampling
+  const F *normals;    // (rounds, d, B) for Thompson sampling, or null
   const F *scale;      // beta or the scale of Thompson's draw, addressed by the two strides
   int64_t scale_round, scale_lane;
   double odds, smoothing, epsilon;
@@ -52,6 +55,7 @@ struct Block {  // the arguments of a call; every tensor contiguous, trajectorie
   F *V, *b;            // (d, d, B), (d, B), or null without forgetting: updated in place
   double discount, ridge_alpha;
   F *running_sums;     // (SUM_COUNT, B) or null: updated in place
+  double *arm_sums;    // (B, K, 2) number of plays and sum of rewards per arm, or null: updated in place
   F *regret;           // (rounds, B)
   F *terms;            // (TERM_COUNT, B) or null if they are not requested: added to
   F *scores;           // (SCORE_COUNT, rounds, B) or null if they are not requested
@@ -143,14 +147,14 @@ struct Tile {
       EACH_LANE total[l] = 0;
       for (int64_t k = 0; k < K; ++k) EACH_LANE {
         const F above = S[k * LANES + l] > 0 ? S[k * LANES + l] : F(0);
-        const F share = -above / (F(s.smoothing) * (top[l] > 0 ? top[l] : F(1)));
+        const F share = -above / (F(s.smoothing) * (top[l] > SMALLEST ? top[l] : F(1)));
         total[l] += is_allowed(k, l) * std::exp(share > least ? share : least);
       }
-      EACH_LANE fresh[l] = top[l] > 0 ? std::log1p(total[l] * odds) / top[l] : F(0);  // smooth version of Eq. 9 (D6)
+      EACH_LANE fresh[l] = top[l] > SMALLEST ? std::log1p(total[l] * odds) / top[l] : F(0);  // smooth version of Eq. 9 (D6)
       EACH_LANE soft_count[l] = total[l];
     } else {
       EACH_LANE {
-        const bool defined = aux[l] > 0 && top[l] > 0;  // D1
+        const bool defined = aux[l] > 0 && top[l] > SMALLEST;  // D1
         // Eq. 9
         fresh[l] = defined ? std::log((aux[l] > 1 ? aux[l] : F(1)) * odds) / (defined ? top[l] : F(1)) : F(0);
       }
@@ -167,7 +171,7 @@ struct Tile {
     constexpr F least = sizeof(F) == 4 ? -60 : -600;
     F safe[LANES], rise[LANES];
     EACH_LANE {
-      safe[l] = top[l] > 0 ? top[l] : F(1);
+      safe[l] = top[l] > SMALLEST ? top[l] : F(1);
       rise[l] = (top_width[l] + low_width[l]) / safe[l];
       gamma_slope[l] = -gamma[l] * rise[l];
     }
@@ -181,7 +185,7 @@ struct Tile {
       }
       EACH_LANE gamma_slope[l] -= odds * moved[l] / (kappa * safe[l]) / (1 + odds * total[l]) / safe[l];
     }
-    EACH_LANE gamma_slope[l] = top[l] > 0 ? gamma_slope[l] : F(0);
+    EACH_LANE gamma_slope[l] = top[l] > SMALLEST ? gamma_slope[l] : F(0);
   }
 
   void apply_drift(int64_t t) {  // BanditProblem.means_at
@@ -218,7 +222,7 @@ struct Tile {
     EACH_LANE {  // functional.delta_slope is S times sharp
       const F scaled = F(s.odds) * soft_count[l];
       const F share = s.rule == SOFT_SMOOTH ? scaled / (1 + scaled) : (aux[l] > 0 ? F(1) : F(0));
-      sharp[l] = top[l] > 0 ? share / top[l] : F(0);
+      sharp[l] = top[l] > SMALLEST ? share / top[l] : F(0);
     }
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
       const F share = p[k * LANES + l] / total[l], slope = sharp[l] * S[k * LANES + l];
@@ -267,17 +271,39 @@ struct Tile {
       p[k * LANES + l] = (1 - epsilon) * p[k * LANES + l] / low[l] + epsilon * is_allowed(k, l) / aux[l];
   }
 
-  void draw(int64_t t) {  // inverse CDF: the first arm whose cumulative p exceeds the uniform number times the total
-    EACH_LANE total[l] = 0;
-    for (int64_t k = 0; k < K; ++k) EACH_LANE { total[l] += p[k * LANES + l]; z[k * LANES + l] = total[l]; }
-    F below[LANES], count[LANES];
-    EACH_LANE {
-      const F share = s.draws[t * s.B + lane_of[l]] * total[l], most = total[l] * (1 - std::numeric_limits<F>::epsilon());
-      below[l] = share < total[l] ? share : most;
-      count[l] = 0;
+  [[gnu::noinline]] int64_t draw_exactly(int64_t l, double uniform) const {
+    double sum = 0, running = 0;
+    for (int64_t k = 0; k < K; ++k) sum += p[k * LANES + l];
+    int64_t last = 0;  // if rounding leaves no sum above the share, the last arm that can be drawn
+    for (int64_t k = 0; k < K; ++k) {
+      running += p[k * LANES + l];
+      if (p[k * LANES + l] > 0) last = k;
+      if (running > uniform * sum) break;
     }
-    for (int64_t k = 0; k < K; ++k) EACH_LANE count[l] += z[k * LANES + l] <= below[l] ? F(1) : F(0);
-    for (int64_t l = 0; l < LANES; ++l) arm[l] = std::min(int64_t(count[l]), K - 1);
+    return last;
+  }
+
+  void draw(int64_t t) {  // inverse CDF: the first arm whose cumulative p exceeds the uniform number times the total
+    F running[LANES] = {};
+    for (int64_t k = 0; k < K; ++k) EACH_LANE { running[l] += p[k * LANES + l]; z[k * LANES + l] = running[l]; }
+    EACH_LANE total[l] = running[l];
+    // Rounding of the sums and of the share moves a boundary by at most slack; where one is that close, draw again in double.
+    const F slack = F(K + 2) * std::numeric_limits<F>::epsilon();
+    F below[LANES], above[LANES], least[LANES], most[LANES], doubt = 0;
+    EACH_LANE {
+      const F uniform = F(s.uniforms[t * s.B + lane_of[l]]);
+      below[l] = (uniform - slack) * total[l];
+      above[l] = (uniform + slack) * total[l];
+      least[l] = most[l] = 0;
+    }
+    for (int64_t k = 0; k < K; ++k) EACH_LANE {
+      least[l] += z[k * LANES + l] <= below[l] ? F(1) : F(0);
+      most[l] += z[k * LANES + l] <= above[l] ? F(1) : F(0);
+    }
+    for (int64_t l = 0; l < LANES; ++l) arm[l] = std::min(int64_t(least[l]), K - 1);
+    for (int64_t l = 0; l < LANES; ++l) doubt += most[l] - least[l];
+    if (doubt > 0) for (int64_t l = 0; l < LANES; ++l)
+      if (most[l] > least[l]) arm[l] = draw_exactly(l, s.uniforms[t * s.B + lane_of[l]]);
     F expected[LANES] = {}, value[LANES] = {}, spread[LANES] = {}, widths[LANES] = {};
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
       expected[l] += p[k * LANES + l] * means[k * LANES + l];
@@ -297,7 +323,7 @@ struct Tile {
 
   void thompson(int64_t t) {  // the best arm under theta ~ N(theta_hat, scale^2 V^-1)
     for (int64_t j = 0; j < d; ++j) for (int64_t l = 0; l < LANES; ++l)
-      x[j * LANES + l] = s.draws[(t * d + j) * s.B + lane_of[l]];
+      x[j * LANES + l] = s.normals[(t * d + j) * s.B + lane_of[l]];
     times_root(x, u);
     project(u, S);
     EACH_LANE top[l] = std::numeric_limits<F>::lowest();
@@ -309,7 +335,7 @@ struct Tile {
       chosen[l] = better ? F(k) : chosen[l];
     }
     for (int64_t l = 0; l < LANES; ++l) {
-      arm[l] = int64_t(chosen[l]);
+      arm[l] = std::min(int64_t(chosen[l]), K - 1);
       reward[l] = best[l] - means[arm[l] * LANES + l];
     }
   }
@@ -380,6 +406,14 @@ struct Tile {
     }
   }
 
+  void count_arms(int64_t t, int64_t lanes) {
+    for (int64_t l = 0; l < lanes; ++l) {
+      double *to = s.arm_sums + 2 * (lane_of[l] * K + arm[l]);
+      to[0] += 1;
+      to[1] += means[arm[l] * LANES + l] + s.noise[t * s.B + lane_of[l]];
+    }
+  }
+
   void update(int64_t t) {  // FixedArms.update
     F q[LANES], residual[LANES], step[LANES];
     for (int64_t l = 0; l < LANES; ++l) {
@@ -438,10 +472,11 @@ struct Tile {
         if (s.scores != nullptr) write_scores(t, lanes);
       }
       for (int64_t l = 0; l < lanes; ++l) s.regret[t * s.B + lane_of[l]] = reward[l];
+      if (s.arm_sums != nullptr) count_arms(t, lanes);
       s.V != nullptr ? update_and_forget(t) : update(t);
       if (s.rule == SOFT_LAGGED) EACH_LANE gamma[l] = fresh[l];
     }
-    // PlayState.check_widths reports a width_sq of -1
+    // PlayState.check_estimates reports a width_sq of -1
     for (int64_t k = 0; k < K; ++k) EACH_LANE w2[k * LANES + l] = failed[l] > 0 ? F(-1) : w2[k * LANES + l];
     store(s.mu_hat, mu, K, lanes); store(s.width_sq, w2, K, lanes); store(s.root, root, d * d, lanes);
     store(s.gamma, gamma, 1, lanes);
@@ -468,8 +503,8 @@ using Tensors = c10::List<std::optional<at::Tensor>>;
 struct CheckTensor {
   at::ScalarType dtype;
 
-  void operator()(const char *name, const at::Tensor &t, at::IntArrayRef shape, bool boolean = false) const {
-    const auto expected = boolean ? at::kBool : dtype;
+  void operator()(const char *name, const at::Tensor &t, at::IntArrayRef shape) const { (*this)(name, t, shape, dtype); }
+  void operator()(const char *name, const at::Tensor &t, at::IntArrayRef shape, at::ScalarType expected) const {
     TORCH_CHECK(t.device().is_cpu(), "rounds: ", name, " must be on the CPU, got ", t.device());
     TORCH_CHECK(t.scalar_type() == expected, "rounds: ", name, " must have dtype ", expected, ", got ", t.scalar_type());
     TORCH_CHECK(t.sizes() == shape, "rounds: ", name, " must have shape ", shape, ", got ", t.sizes());
@@ -503,6 +538,7 @@ void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, con
   const at::Tensor gamma = needed(state, GAMMA, "gamma"), regret = needed(outputs, REGRET, "regret");
   const auto mask = given(problem, MASK), rotated_means = given(problem, ROTATED_MEANS), drift_rate = given(problem, DRIFT_RATE);
   const auto V = given(state, V_MATRIX), b = given(state, B_VECTOR), running_sums = given(state, RUNNING_SUMS);
+  const auto arm_sums = given(state, ARM_SUMS);
   const auto terms = given(outputs, TERMS), scores = given(outputs, SCORES);
   TORCH_CHECK(rotated_means.has_value() == drift_rate.has_value(), "rounds: rotated_means and drift_rate must be given together");
   TORCH_CHECK(V.has_value() == b.has_value(), "rounds: V and b must be given together");
@@ -523,7 +559,7 @@ void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, con
   check("arms", arms, shared ? std::vector<int64_t>{K, d} : shape({d, K}));
   check("means", means, shape({K}));
   check("best", best, shape({}));
-  if (mask) check("mask", *mask, shape({K}), true);
+  if (mask) check("mask", *mask, shape({K}), at::kBool);
   if (rotated_means) check("rotated_means", *rotated_means, shape({K}));
   if (drift_rate) check("drift_rate", *drift_rate, shape({}));
   check("mu_hat", mu_hat, shape({K}));
@@ -533,8 +569,12 @@ void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, con
   if (running_sums) check("running_sums", *running_sums, shape({SUM_COUNT}));
   if (V) check("V", *V, shape({d, d}));
   if (b) check("b", *b, shape({d}));
+  auto by_lane = shape({});
+  by_lane.insert(by_lane.end(), {K, 2});
+  if (arm_sums) check("arm_sums", *arm_sums, by_lane, at::kDouble);
   check("noise", noise, shape({n}));
-  check("draws", draws, rule == THOMPSON ? shape({n, d}) : shape({n}));
+  if (rule == THOMPSON) check("draws", draws, shape({n, d}));
+  else check("draws", draws, shape({n}), at::kDouble);
   check("regret", regret, shape({n}));
   if (terms) check("terms", *terms, shape({TERM_COUNT}));
   if (scores) check("scores", *scores, shape({SCORE_COUNT, n}));
@@ -556,7 +596,8 @@ void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, con
     s.rotated_means = read(rotated_means);
     s.drift_rate = read(drift_rate);
     s.noise = noise.const_data_ptr<scalar_t>();
-    s.draws = draws.const_data_ptr<scalar_t>();
+    s.uniforms = rule == THOMPSON ? nullptr : draws.const_data_ptr<double>();
+    s.normals = rule == THOMPSON ? draws.const_data_ptr<scalar_t>() : nullptr;
     s.scale = scale.const_data_ptr<scalar_t>();
     s.scale_round = scale.size(0) > 1 ? scale.stride(0) : 0;
     s.scale_lane = scale.size(1) > 1 ? scale.stride(1) : 0;
@@ -569,6 +610,7 @@ void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, con
     s.running_sums = write(running_sums);
     s.V = write(V);
     s.b = write(b);
+    s.arm_sums = arm_sums ? arm_sums->mutable_data_ptr<double>() : nullptr;
     s.regret = regret.mutable_data_ptr<scalar_t>();
     s.terms = write(terms);
     s.scores = write(scores);
