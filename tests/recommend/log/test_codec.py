@@ -3,10 +3,11 @@
 import hashlib
 
 import numpy as np
+import pytest
 import torch
 
-from torch_softucb.recommend import Served
-from torch_softucb.recommend.log.codec import SCALAR_COLUMNS, Entry, decode, encode_decisions, encode_rewards
+from torch_softucb.recommend import JournalError, Served
+from torch_softucb.recommend.log.codec import SCALAR_COLUMNS, Entry, decode, encode_columns, encode_decisions, encode_rewards
 
 SLATES = Entry(
     Served(
@@ -101,3 +102,20 @@ def test_only_entries_of_one_layout_share_a_record():
     changes += [{"served": SLATES.served._replace(bandit=None)}, {"served": SLATES.served._replace(beta=None)}]
     for change in changes:
         assert SLATES._replace(**change).layout != SLATES.layout
+
+
+@pytest.mark.parametrize("record", [encode_decisions([SINGLE]), encode_rewards(torch.tensor([5]), torch.tensor([1.0]))])
+def test_a_record_that_is_longer_or_shorter_than_it_declares_is_refused(record):
+    decode(record)
+    for wrong in (record + b"\0", record[:-1]):
+        with pytest.raises(JournalError, match=f"a record of {len(wrong)} bytes does not have the contents"):
+            decode(wrong)
+
+
+def test_a_record_of_no_rows_is_only_its_header():
+    no_rows = {name: values[:0] for name, values in decode(encode_decisions([SINGLE]))[1].items()}
+    record_type, columns = decode(encode_columns("decisions", no_rows))
+    assert record_type == "decisions"
+    assert columns["x"].shape == (0, 2)
+    record_type, columns = decode(encode_rewards(torch.zeros(0, dtype=torch.int64), torch.zeros(0)))
+    assert (record_type, len(columns["id"])) == ("rewards", 0)

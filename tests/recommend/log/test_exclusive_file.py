@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_softucb.recommend import JournalError
+from torch_softucb.recommend import JournalError, log_records
 from torch_softucb.recommend.log.exclusive_file import ExclusiveFile
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -85,11 +85,17 @@ def test_every_module_imports_and_reads_without_posix(platform, written):
 
 
 @pytest.mark.parametrize("platform", ["macos", "windows"])
-def test_the_same_bytes_are_written_without_fdatasync_pwrite_or_fcntl(platform, written, tmp_path):
+def test_the_same_records_are_written_without_fdatasync_pwrite_or_fcntl(platform, written, tmp_path):
     done = _run(platform, WRITE, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "another writer has it open" in done.stdout
-    assert (tmp_path / "00000001.journal").read_bytes() == (written / "00000001.journal").read_bytes()
+    ours, theirs = (list(log_records(folder)) for folder in (written, tmp_path))
+    assert len(ours) == 2
+    for (kind, columns), (other, found) in zip(ours, theirs, strict=True):
+        assert kind == other
+        assert all(found[name].shape == values.shape for name, values in columns.items())
+    assert found["reward"].tolist() == [1.0, 2.0, 3.0]
+    assert (tmp_path / "00000001.journal").stat().st_size == (written / "00000001.journal").stat().st_size
 
 
 def test_without_any_lock_writing_is_refused_with_a_reason(tmp_path):
@@ -119,4 +125,44 @@ def test_the_lock_is_released_when_the_file_is_closed(tmp_path):
     with pytest.raises(JournalError, match="another writer has it open"):
         ExclusiveFile(tmp_path / "a")
     first.close()
+    ExclusiveFile(tmp_path / "a").close()
+
+
+def test_a_new_file_is_private_and_an_old_one_keeps_its_mode(tmp_path):
+    ExclusiveFile(tmp_path / "new").close()
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "old").touch()
+    (tmp_path / "old").chmod(0o640)
+    ExclusiveFile(tmp_path / "old").close()
+    assert (tmp_path / "old").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_link_is_not_followed(tmp_path):
+    (tmp_path / "victim").touch()
+    (tmp_path / "a").symlink_to(tmp_path / "victim")
+    with pytest.raises(OSError, match="symbolic link"):
+        ExclusiveFile(tmp_path / "a")
+
+
+def test_a_forked_process_neither_keeps_nor_releases_the_lock(tmp_path):
+    file = ExclusiveFile(tmp_path / "a")
+    ready, done = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        file.close()
+        os.write(ready[1], b"1" if file.closed else b"0")
+        os.read(done[0], 1)
+        os._exit(0)
+    assert os.read(ready[0], 1) == b"1"
+    with pytest.raises(JournalError, match="another writer has it open"):  # the parent's lock is still there
+        ExclusiveFile(tmp_path / "a")
+    file.close()
+    ExclusiveFile(tmp_path / "a").close()  # though the child lives
+    os.write(done[1], b"1")
+    os.waitpid(child, 0)
+
+
+def test_a_file_that_is_forgotten_is_closed(tmp_path):
+    file = ExclusiveFile(tmp_path / "a")
+    del file
     ExclusiveFile(tmp_path / "a").close()

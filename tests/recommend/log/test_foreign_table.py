@@ -1,11 +1,16 @@
 """Parquet tables that another tool has written."""
 
+import gc
+import tracemalloc
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 
 from torch_softucb.recommend import read_decisions
+from torch_softucb.recommend.log.foreign_table import padded
 
 GOOD = {"x": [[1.0, 0.0], [0.0, 1.0]], "arm": [0, 1], "propensity": [0.5, 0.5], "reward": [1.0, 0.0]}
 
@@ -61,3 +66,57 @@ def test_bad_tables_are_named(change, match, tmp_path):
         pq.write_table(pa.schema(kinds).empty_table(), tmp_path / "bad.parquet")
     with pytest.raises((ValueError, TypeError), match=match):
         read_decisions(tmp_path / "bad.parquet")
+
+
+def _peak(call):
+    """Return the peak of memory that Arrow and Python have allocated during a call."""
+    gc.collect()
+    tracemalloc.start()
+    pool = pa.default_memory_pool()
+    before = pool.bytes_allocated()
+    try:
+        call()
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    return peak + pool.bytes_allocated() - before
+
+
+@pytest.mark.parametrize("bomb", ["one long list", "a long list of features", "many equal values", "long lists", "strings"])
+def test_a_small_file_cannot_take_much_memory(bomb, tmp_path):
+    rows, path = 20_000, tmp_path / "bomb.parquet"
+    table = {"x": [[1.0]] * rows, "arm": [0] * rows, "propensity": [0.5] * rows, "reward": [1.0] * rows}
+    if bomb == "one long list":
+        table["candidates"] = [list(range(50_000))] + [[1]] * (rows - 1)
+    elif bomb == "a long list of features":
+        table["features"] = [[1.0] * 50_000] + [[1.0]] * (rows - 1)
+    elif bomb == "long lists":
+        table["x"] = [[0.0] * 10_000] * 1000
+        table = {name: values[:1000] for name, values in table.items()}
+    elif bomb == "many equal values":
+        table = {name: values * 100 for name, values in table.items()}
+    else:
+        table["arm"] = ["a" * 1000] * rows
+    pq.write_table(pa.table(table), path, compression="zstd")
+    size = path.stat().st_size
+    assert size < 2_000_000
+
+    def read():
+        with pytest.raises((ValueError, TypeError), match=r"bomb\.parquet of \d+ bytes takes|must hold numbers"):
+            read_decisions(path)
+
+    assert _peak(read) < 2 * size + 50_000_000
+
+
+def test_max_bytes_lets_a_large_table_in(tmp_path):
+    table = {"x": [[0.0] * 1000] * 4000, "arm": [0] * 4000, "propensity": [0.5] * 4000, "reward": [1.0] * 4000}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet", compression="zstd")
+    with pytest.raises(ValueError, match=r"pass max_bytes=\d+ if that is what you expect"):
+        read_decisions(tmp_path / "a.parquet")
+    assert read_decisions(tmp_path / "a.parquet", max_bytes=200_000_000).x.shape == (4000, 1000)
+
+
+def test_lists_are_padded_at_their_end():
+    got = padded(np.array([1, 2, 3, 4]), np.array([1, 0, 3]), -1)
+    assert got.tolist() == [[1, -1, -1], [-1, -1, -1], [2, 3, 4]]
+    assert padded(np.zeros(0), np.zeros(0, int), 0.0).shape == (0, 0)

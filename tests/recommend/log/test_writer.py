@@ -7,7 +7,7 @@ from torch import nn
 
 from tests.recommend.cases import fill, head, requests
 from torch_softucb import LinTS, SoftUCBHead, SoftUCBPolicy
-from torch_softucb.recommend import DecisionLog, JournalError, read_log, restart
+from torch_softucb.recommend import DecisionLog, JournalError, read_log, restart, save_checkpoint
 
 
 @pytest.mark.parametrize("k", [None, 3])
@@ -60,35 +60,124 @@ def test_segments_roll_over_and_seal_twice(tmp_path):
     assert len(read_log(tmp_path).id) == 105
 
 
-@pytest.mark.parametrize("error", [OSError(5, "EIO"), OSError(28, "ENOSPC")])
-def test_a_commit_that_failed_is_not_repeated(error, tmp_path, monkeypatch):
-    ours = head()
-    log = DecisionLog(tmp_path)
-    log.decisions(ours.serve(ours(*requests(3, 5))))
-    log.commit()
-    log.decisions(ours.serve(ours(*requests(3, 5))))
-
-    def fails(*_):
-        raise error
-
-    monkeypatch.setattr("os.fdatasync" if error.errno == 5 else "os.pwrite", fails)
-    with pytest.raises(OSError, match=error.strerror):
-        log.commit()
-    monkeypatch.undo()
-    log.decisions(ours.serve(ours(*requests(3, 5))))
-    with pytest.raises(JournalError, match="a write to it has failed; open it again"):
-        log.commit()
-    with DecisionLog(tmp_path) as log:
-        log.decisions(ours.serve(ours(*requests(3, 5))))
-    ids = read_log(tmp_path).id.tolist()
-    assert len(ids) == len(set(ids))
-    assert ids[:3] == [0, 1, 2]
-
-
 def test_a_log_has_one_writer(tmp_path):
     with DecisionLog(tmp_path), pytest.raises(JournalError, match="another writer has it open"):
         DecisionLog(tmp_path)
     DecisionLog(tmp_path).close()
+
+
+def test_files_are_private_and_named_files_are_all_there_is(tmp_path):
+    (tmp_path / "00000007.bak").touch()
+    (tmp_path / "99999999.x").touch()
+    with DecisionLog(tmp_path) as log:
+        fill(log, head(), steps=2)
+        log.seal()
+        fill(log, head_of(5), steps=2)
+    names = sorted(path.name for path in tmp_path.iterdir() if path.suffix not in (".bak", ".x"))
+    assert names == [
+        "00000001.decisions.parquet",
+        "00000001.manifest.json",
+        "00000001.rewards.parquet",
+        "00000002.journal",
+        "lock",
+        "log.json",
+    ]
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in names} == {0o600}
+    assert len(read_log(tmp_path).id) == 20
+
+
+def head_of(replica):
+    ours = head()
+    ours.reseed(1, replica=replica)
+    return ours
+
+
+def test_a_decision_is_logged_once_also_after_reopening_and_sealing(tmp_path):
+    ours = head()
+    served = ours.serve(ours(*requests(3, 5)))
+    late = ours.serve(ours(*requests(3, 5)))
+    log = DecisionLog(tmp_path)
+    for state in ("queued", "committed", "reopened", "sealed", "reopened again"):
+        if state == "queued":
+            log.decisions(served)
+        elif state == "committed":
+            log.commit()
+        elif state == "sealed":
+            log.seal()
+        else:
+            log.close()
+            log = DecisionLog(tmp_path)
+        with pytest.raises(ValueError, match=r"decision \d+ is logged already; log each decision once"):
+            log.decisions(served)
+    log.decisions(late)
+    with pytest.raises(ValueError, match="is logged already"):
+        log.decisions(served._replace(id=torch.tensor([999, 1000, 999])))
+    log.close()
+    assert read_log(tmp_path).id.tolist() == [*served.id.tolist(), *late.id.tolist()]
+
+
+def test_a_second_head_with_the_same_ids_is_refused(tmp_path):
+    for start in range(2):
+        ours = head_of(3)  # a service that starts without restart()
+        with DecisionLog(tmp_path) as log:
+            served = ours.serve(ours(*requests(2, 5)))
+            if start:
+                with pytest.raises(ValueError, match="give every head on this log its own replica number"):
+                    log.decisions(served)
+            else:
+                log.decisions(served)
+
+
+def test_impossible_values_are_refused_and_nothing_is_added(tmp_path):
+    ours = head()
+    served = ours.serve(ours(*requests(3, 5)))
+    nan = torch.tensor([0.5, torch.nan, 0.5])
+    with DecisionLog(tmp_path) as log:
+        for change, match in [
+            ({"propensity": torch.tensor([0.5, 2.25, 0.1])}, r"propensity must be in \(0, 1\], got 2.2"),
+            ({"propensity": torch.tensor([0.5, 0.0, 0.1])}, r"propensity must be in \(0, 1\], got 0.0"),
+            ({"propensity": nan}, r"propensity must be in \(0, 1\], got nan"),
+            ({"propensity": nan[[1, 0, 0]]}, r"propensity must be in \(0, 1\], got nan"),
+            ({"arm": torch.tensor([0, 102, 0])}, r"arm must be in \[0, 5\), got 102"),
+            ({"arm": torch.tensor([0, -1, 0])}, r"arm must be in \[0, 5\), got -1"),
+            ({"x": served.x * torch.inf}, "x must be finite"),
+        ]:
+            with pytest.raises(ValueError, match=match):
+                log.decisions(served._replace(**change))
+        for call in (log.drops, lambda ids: log.rewards(ids, torch.ones(3))):
+            with pytest.raises(ValueError, match="is not in this log; log the decision first"):
+                call(served.id)
+        assert log.queued == 0
+        log.decisions(served)
+        log.rewards(served.id, torch.ones(3))  # queued, not durable yet
+        assert log.queued == 6
+    assert len(read_log(tmp_path).id) == 3
+
+
+def test_empty_batches_are_nothing(tmp_path):
+    ours = head()
+    served = ours.serve(ours(*requests(3, 5)))
+    with DecisionLog(tmp_path) as log:
+        log.decisions(served)
+        log.commit()
+        log.rewards(served.id[:0], torch.zeros(0))
+        assert log.queued == 0
+
+
+def test_a_closed_log_refuses_every_call_until_it_is_reopened(tmp_path):
+    ours = head()
+    log = DecisionLog(tmp_path)
+    log.close()
+    log.close()
+    served = ours.serve(ours(*requests(3, 5)))
+    calls = [log.commit, log.seal, lambda: log.decisions(served), lambda: save_checkpoint(tmp_path / "a.pt", ours, log)]
+    for call in calls:
+        with pytest.raises(JournalError, match="is closed; call reopen"):
+            call()
+    log.reopen()
+    log.decisions(served)
+    log.close()
+    assert len(read_log(tmp_path).id) == 3
 
 
 def test_masks_slates_and_single_requests_are_in_the_log(tmp_path):
@@ -139,6 +228,7 @@ def test_what_cannot_be_logged_or_read_is_named(tmp_path):
                 log.rewards(ids, reward)
         log.decisions(served)
         wider = SoftUCBHead(nn.Identity(), SoftUCBPolicy(3))
+        wider.reseed(0, replica=9)
         log.decisions(wider.serve(wider(torch.randn(3, 4, 3))))
         log.commit()
         for seal in (False, True):

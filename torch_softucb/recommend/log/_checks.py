@@ -1,13 +1,18 @@
 """Checks of log entries and of logs."""
 
 import importlib.util
+import math
 from collections.abc import Collection
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_integer, check_same_dtype, check_shape
+from torch_softucb.checks import check_finite, check_integer, check_same_dtype, check_shape
+from torch_softucb.recommend.log.codec import SCALAR_COLUMNS, Columns
 from torch_softucb.recommend.serving import Served
+
+SPARE_BYTES = 40_000_000  # bytes that the tensors of any log may take, however small its files are
 
 
 def check_logged(
@@ -49,12 +54,43 @@ def check_logged(
         raise ValueError(f"{where}: candidates must be those that were decided on, {served.num_arms}, got {num}")
 
 
-def check_same_dims(where: str, dims: Collection[int]) -> None:
+def flat_list(values: Tensor) -> list[Any]:  # (*N,)
+    """Return the numbers of a tensor in order."""
+    numbers: list[Any] = values.tolist() if values.dim() == 1 else values.reshape(-1).tolist()
+    return numbers
+
+
+def check_served_values(where: str, served: Served, ids: list[int]) -> None:
+    """Check that the values of decisions are possible: arms are candidates, propensities in (0, 1], features finite."""
+    assert served.propensity is not None
+    arms, propensities = flat_list(served.arm), flat_list(served.propensity)
+    if min(arms) < 0 or max(arms) >= served.num_arms:
+        wrong = next(i for i, arm in enumerate(arms) if not 0 <= arm < served.num_arms)
+        raise ValueError(f"{where}: arm must be in [0, {served.num_arms}), got {arms[wrong]} for decision {ids[wrong]}")
+    if not (min(propensities) > 0 and max(propensities) <= 1) or math.isnan(sum(propensities)):
+        wrong = next(i for i, p in enumerate(propensities) if not 0 < p <= 1)
+        raise ValueError(f"{where}: propensity must be in (0, 1], got {propensities[wrong]} for decision {ids[wrong]}")
+    if not math.isfinite(served.x.sum().item()):  # the sum of finite numbers may overflow
+        check_finite(where, "x", served.x)
+
+
+def check_same_dims(where: str, dims: Collection[int], fix: str) -> None:
     """Check that all decisions have the same number of features."""
     if len(set(dims)) > 1:
+        raise ValueError(f"{where}: all decisions must have features of one length, got {sorted(set(dims))}; {fix}")
+
+
+def check_tensor_bytes(where: str, chunks: list[Columns], file_bytes: int, max_bytes: int | None) -> None:
+    """Check that lists of different lengths do not take much more memory as tensors than in their files."""
+    rows = sum(len(chunk["id"]) for chunk in chunks)
+    candidates = max(chunk["candidates"].shape[1] for chunk in chunks)
+    features, dim = max(chunk["features"].shape[1] for chunk in chunks), max(chunk["x"].shape[1] for chunk in chunks)
+    padded = 8 * rows * (len(SCALAR_COLUMNS) + 2 + dim + candidates + features * dim)
+    limit = SPARE_BYTES + 2 * file_bytes if max_bytes is None else max_bytes
+    if padded > limit:
         raise ValueError(
-            f"{where}: all decisions must have features of one length, got {sorted(set(dims))}; read the segments of one "
-            "model at a time"
+            f"{where}: as tensors, with all candidate lists as long as the longest, the log takes {padded} bytes, more than "
+            f"{limit}; pass max_bytes={padded} if that is what you expect, or read it record by record with log_records"
         )
 
 

@@ -1,5 +1,6 @@
 """Records of a decision log as bytes: a short header, then columns of numbers."""
 
+import math
 import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_softucb.errors import JournalError
 from torch_softucb.recommend.serving import Served
 
 Columns = dict[str, NDArray[Any]]  # column name -> values of all rows of a record
@@ -75,26 +77,51 @@ def encode_decisions(entries: Sequence[Entry]) -> bytes:
         "propensity": _column([entry.served.propensity for entry in entries], rows),
         "beta": _column([entry.served.beta for entry in entries], rows),
     }
-    parts = []
+    columns: Columns = {}
     for name, dtype in SCALAR_COLUMNS.items():
         values = scalars[name]
         if values is None:
             values = np.full(rows, np.nan if name == "beta" else -1, dtype=dtype)
-        parts.append(values.astype(dtype, copy=False))
-    float_code = b"8" if first.x.element_size() == 8 else b"4"
+        columns[name] = values.astype(dtype, copy=False)
     x = _column([entry.served.x for entry in entries], rows, trailing=1)
     assert x is not None
-    parts.append(x.astype(_FLOATS[float_code], copy=False))
     candidates = _column([entry.candidates for entry in entries], rows, trailing=1)
     features = _column([entry.features for entry in entries], rows, trailing=2)
+    return _pack_decisions(columns, entries[0].version, x, candidates, features)
+
+
+def _pack_decisions(
+    scalars: Columns,
+    version: int,
+    x: NDArray[Any],  # (n, d)
+    candidates: NDArray[Any] | None,  # (n, K)
+    features: NDArray[Any] | None,  # (n, K, d)
+) -> bytes:
+    float_code = b"8" if x.dtype.itemsize == 8 else b"4"
+    parts = [scalars[name] for name in SCALAR_COLUMNS]
+    parts.append(x.astype(_FLOATS[float_code], copy=False))
     if candidates is not None:
         parts.append(candidates)
     if features is not None:
         parts.append(features.astype(_FLOATS[float_code], copy=False))
     num_candidates = 0 if candidates is None else candidates.shape[1]
-    dim = first.x.shape[-1] * (1 if features is None else -1)
-    header = _DECISIONS.pack(b"D", entries[0].version, rows, num_candidates, dim, float_code)
+    dim = x.shape[1] * (1 if features is None else -1)
+    header = _DECISIONS.pack(b"D", version, len(x), num_candidates, dim, float_code)
     return header + b"".join(part.tobytes() for part in parts)
+
+
+def encode_columns(record_type: str, columns: Columns) -> bytes:
+    """Return the record with these columns, the inverse of :func:`decode`."""
+    if record_type == "rewards":
+        return _REWARDS.pack(b"R", len(columns["id"])) + columns["id"].tobytes() + columns["reward"].tobytes()
+    candidates, features = columns["candidates"], columns["features"]
+    return _pack_decisions(
+        columns,
+        int(columns["version"][0]) if len(columns["version"]) else 0,
+        columns["x"],
+        candidates if candidates.shape[1] else None,
+        features if features.shape[1] else None,
+    )
 
 
 def _column(values: Sequence[Tensor | None], rows: int, *, trailing: int = 0) -> NDArray[Any] | None:  # (rows, *trailing)
@@ -114,22 +141,32 @@ def encode_rewards(id: Tensor, reward: Tensor) -> bytes:  # (*N,), (*N,)
     return _REWARDS.pack(b"R", len(ids)) + ids.tobytes() + values.tobytes()
 
 
-def decode(record: bytes) -> tuple[str, Columns]:
+def decode(record: bytes | memoryview) -> tuple[str, Columns]:
     """Return the type of a record, "decisions" or "rewards", and its columns.
 
     A scalar column is (n,), ``x`` (n, d), ``candidates`` (n, K) and ``features`` (n, K, d); K is 0 where none were logged.
+
+    Raises:
+        JournalError: if the record is neither, or its size is not the one that it declares.
     """
-    if record[:1] == b"R":
+    if record[:1] == b"R" and len(record) >= _REWARDS.size:
         _, count = _REWARDS.unpack_from(record)
         at = _REWARDS.size
+        _check_size(record, count >= 0 and len(record) == at + 16 * count)
         ids = np.frombuffer(record, np.int64, count, at)
         return "rewards", {"id": ids, "reward": np.frombuffer(record, np.float64, count, at + 8 * count)}
+    _check_size(record, record[:1] == b"D" and len(record) >= _DECISIONS.size)
     _, version, rows, num_candidates, dim, float_code = _DECISIONS.unpack_from(record)
     at, columns = _DECISIONS.size, {}
+    features = num_candidates if dim < 0 else 0
+    _check_size(record, min(rows, num_candidates) >= 0 and float_code in _FLOATS)
+    width = _FLOATS[float_code].itemsize
+    per_row = 8 * (len(SCALAR_COLUMNS) + num_candidates) + width * abs(dim) * (1 + features)
+    _check_size(record, len(record) == at + rows * per_row)
 
     def take(dtype: Any, *shape: int) -> NDArray[Any]:
         nonlocal at
-        count = int(np.prod(shape))
+        count = math.prod(shape)
         values = np.frombuffer(record, dtype, count, at).reshape(shape)
         at += values.nbytes
         return values
@@ -139,5 +176,17 @@ def decode(record: bytes) -> tuple[str, Columns]:
     columns["version"] = np.full(rows, version)
     columns["x"] = take(_FLOATS[float_code], rows, abs(dim))
     columns["candidates"] = take(np.int64, rows, num_candidates)
-    columns["features"] = take(_FLOATS[float_code], rows, num_candidates if dim < 0 else 0, abs(dim))
+    columns["features"] = take(_FLOATS[float_code], rows, features, abs(dim))
     return "decisions", columns
+
+
+def decision_ids(record: bytes | memoryview) -> list[int]:
+    """Return the decision ids of a record, none if it holds rewards."""
+    record_type, columns = decode(record)
+    ids: list[int] = columns["id"].tolist() if record_type == "decisions" else []
+    return ids
+
+
+def _check_size(record: bytes | memoryview, ok: bool) -> None:
+    if not ok:
+        raise JournalError(f"a record of {len(record)} bytes does not have the contents that it declares")

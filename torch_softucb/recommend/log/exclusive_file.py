@@ -1,6 +1,7 @@
 """A file with a single writer, on every platform: a lock, writes at given positions, and durable commits."""
 
 import os
+import weakref
 from pathlib import Path
 
 from torch_softucb.errors import JournalError
@@ -21,26 +22,32 @@ _LOCKED_BYTE = 0x7FFFFFFE
 class ExclusiveFile:
     """A file that one process at a time has open for writing.
 
+    A forked process closes its copy, so that the lock is the parent's alone.
+
     Args:
-        path: the file; created if it does not exist. Its folder must exist.
+        path: the file; created with mode 0600 if it does not exist. Its folder must exist.
 
     Raises:
         JournalError: if another writer has the file open, or the platform has no file locks.
     """
 
     def __init__(self, path: Path) -> None:
+        self._handle = -1
         if fcntl is None and msvcrt is None:
             raise JournalError(
-                f"journal {path}: writing needs a file lock, and this platform has neither fcntl nor msvcrt; write the log "
+                f"{path}: writing needs a file lock, and this platform has neither fcntl nor msvcrt; write the log "
                 "on Linux, macOS or Windows (reading works here)"
             )
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        self._handle = os.open(path, flags, 0o600)
+        _OPEN.add(self)
         try:
             self._lock()
         except BaseException as error:
             os.close(self._handle)
+            self._handle = -1
             if isinstance(error, BlockingIOError | PermissionError):  # flock raises the first, msvcrt.locking the second
-                raise JournalError(f"journal {path}: another writer has it open; a log has one writer at a time") from error
+                raise JournalError(f"{path}: another writer has it open; a log has one writer at a time") from error
             raise
 
     def _lock(self) -> None:
@@ -84,5 +91,20 @@ class ExclusiveFile:
         if fcntl is None:  # Windows may release a lock only some time after the file is closed
             os.lseek(self._handle, _LOCKED_BYTE, os.SEEK_SET)
             msvcrt.locking(self._handle, msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        os.close(self._handle)
-        self._handle = -1
+        handle, self._handle = self._handle, -1
+        os.close(handle)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+_OPEN: "weakref.WeakSet[ExclusiveFile]" = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    for file in list(_OPEN):
+        file.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)

@@ -10,14 +10,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from torch_softucb.recommend.log._checks import check_same_dims
+from torch_softucb.recommend.log._checks import SPARE_BYTES, check_same_dims
 from torch_softucb.recommend.log.codec import SCALAR_COLUMNS, Columns
-from torch_softucb.recommend.log.parquet import padded
+from torch_softucb.recommend.log.parquet_bytes import FAILURES, decoded_bytes
 
 _WHERE = "read_decisions"
+_LISTS = ("x", "candidates", "features")
+_LIST_TYPES = ("list<", "large_list<", "fixed_size_list<")
 
 
-def read_table(path: Path, *, needed: tuple[str, ...]) -> Columns:
+def read_table(path: Path, *, needed: tuple[str, ...], max_bytes: int | None = None) -> Columns:
     """Return the columns of a table as in :class:`~torch_softucb.recommend.LoggedDecisions`; absent ones are left out.
 
     Lists may be of any Parquet list type, and ``features`` flat (K d numbers) or nested (K lists of d numbers). A null
@@ -26,18 +28,17 @@ def read_table(path: Path, *, needed: tuple[str, ...]) -> Columns:
     Args:
         path: a Parquet file.
         needed: columns that must be present.
+        max_bytes: memory that the tensors may take; by default 40 MB and twice the size of the file.
 
     Raises:
         ValueError: if the file cannot be read, a column is missing, or its values do not fit together.
         TypeError: if a column has the wrong type.
     """
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowException, OSError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{_WHERE}: {path} cannot be read as Parquet; cut short or another format? ({reason})") from error
-    _check_names(path, table.column_names, needed)
+    table = _checked_columns(path, needed, max_bytes)
     arrays = {name: table.column(name).combine_chunks() for name in table.column_names}
+    del table
+    if "x" in arrays:
+        _check_padded(path, arrays, max_bytes)
     columns: Columns = {
         name: _numbers(name, arrays[name]) for name in (*SCALAR_COLUMNS, "reward", "version") if name in arrays
     }
@@ -45,6 +46,52 @@ def read_table(path: Path, *, needed: tuple[str, ...]) -> Columns:
         return columns
     columns["x"] = x = _matrix(arrays, "x", 0.0, np.float64)
     return columns | _candidate_columns(arrays, len(x), x.shape[1])
+
+
+def _checked_columns(path: Path, needed: Collection[str], max_bytes: int | None) -> pa.Table:
+    """Return the columns of a table that we know, if the sizes that it declares are not too large."""
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+        names = file.schema_arrow.names
+        _check_names(path, names, needed)
+        known = [name for name in (*SCALAR_COLUMNS, "reward", "version", *_LISTS) if name in names]
+        for name in known:
+            _check_type(name, file.schema_arrow.field(name).type)
+        used = {i for i in range(file.metadata.num_columns) if file.schema.column(i).path.split(".")[0] in known}
+        _check_bytes(path, decoded_bytes(file.metadata, used), max_bytes)
+        return file.read(columns=known)
+    except FAILURES as error:
+        if str(error).startswith(_WHERE):
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{_WHERE}: {path} cannot be read as Parquet; cut short or another format? ({reason})") from error
+
+
+def _check_padded(path: Path, arrays: dict[str, pa.Array], max_bytes: int | None) -> None:
+    """Check the memory that lists take once all rows have the length of the longest one."""
+    lists = [_flattened(name, arrays[name])[1] for name in _LISTS if name in arrays]
+    _check_bytes(path, sum(8 * len(lengths) * int(lengths.max(initial=0)) for lengths in lists), max_bytes)
+
+
+def _check_bytes(path: Path, size: int, max_bytes: int | None) -> None:
+    limit = SPARE_BYTES // 2 + 2 * path.stat().st_size if max_bytes is None else max_bytes
+    if size > limit:
+        raise ValueError(
+            f"{_WHERE}: {path} of {path.stat().st_size} bytes takes {size} bytes in memory, more than {limit}; pass "
+            f"max_bytes={size} if that is what you expect"
+        )
+
+
+def _check_type(name: str, arrow_type: pa.DataType) -> None:
+    inner, depth = arrow_type, 0
+    while str(inner).startswith(_LIST_TYPES) and depth < 2:
+        inner, depth = inner.value_type, depth + 1
+    if name in _LISTS and not depth:
+        raise TypeError(
+            f"{_WHERE}: column {name} must hold lists of numbers, got {arrow_type}; join its parts to one list per row"
+        )
+    if not (pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_null(inner)):
+        raise TypeError(f"{_WHERE}: column {name} must hold numbers, got {inner}; cast it")
 
 
 def _check_names(path: Path, present: Collection[str], needed: Collection[str]) -> None:
@@ -93,7 +140,7 @@ def _check_features(lengths: NDArray[Any], candidates: NDArray[Any], dim: int) -
 def _matrix(arrays: dict[str, pa.Array], name: str, empty: float, dtype: Any) -> NDArray[Any]:  # (n, longest)
     values, lengths = _flattened(name, arrays[name])
     if name == "x":
-        check_same_dims(_WHERE, lengths.tolist())
+        check_same_dims(_WHERE, lengths.tolist(), "leave out the rows of other models")
     return padded(values.astype(dtype), lengths, empty)
 
 
@@ -110,9 +157,16 @@ def _flattened(name: str, column: pa.Array) -> tuple[NDArray[Any], NDArray[Any]]
     return inner.to_numpy(zero_copy_only=False), lengths
 
 
+def padded(values: NDArray[Any], lengths: NDArray[Any], empty: float) -> NDArray[Any]:  # (sum,), (n,) -> (n, max length)
+    """Return lists of different lengths as a matrix, filled up with ``empty`` at the end of each row."""
+    wide = np.full((len(lengths), int(lengths.max(initial=0))), empty, dtype=values.dtype)
+    wide[np.arange(wide.shape[1]) < lengths[:, None]] = values
+    return wide
+
+
 def _check_lists(name: str, column: pa.Array) -> None:
     arrow_type = str(column.type)
-    if not arrow_type.startswith(("list<", "large_list<", "fixed_size_list<")):
+    if not arrow_type.startswith(_LIST_TYPES):
         raise TypeError(
             f"{_WHERE}: column {name} must hold lists of numbers, got {arrow_type}; join its parts to one list per row"
         )

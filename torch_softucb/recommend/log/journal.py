@@ -1,115 +1,136 @@
-"""An append-only file of checksummed records that survives a crash at any moment.
+"""Writer and reader of a journal, an append-only file of checksummed records that survives a crash at any moment.
 
-Records are committed in groups. Each group is a frame: a mark, its position in the file, the length and CRC-32 of the rest,
-then the records, each preceded by its length. The file is extended with zeros ahead of time, so that a commit writes data
-and leaves the size alone. A frame is written only after the one before it is durable. So everything that was committed is in
-the file, and a damaged frame with no intact one behind it is the last one, whose commit never returned.
+Records are committed in groups, one frame each (see ``frames.py``). The file is extended with zeros ahead of time, so that a
+commit writes data and leaves the size alone.
 """
 
 import os
-import struct
-import zlib
-from collections.abc import Iterator
+import time
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
-from torch_softucb.atomic_io import sync_folder
-from torch_softucb.errors import JournalError
+from torch_softucb.atomic_io import sync_folder, whole_file
+from torch_softucb.errors import JournalError, LogWarning
 from torch_softucb.recommend.log.exclusive_file import ExclusiveFile
+from torch_softucb.recommend.log.frames import (
+    Contents,
+    DamagedJournal,
+    End,
+    frame_at,
+    pack_close,
+    pack_group,
+    pack_header,
+    parse,
+)
 
-_FRAME = struct.Struct("<4sQII")  # mark, position in the file, length and checksum of the group
-_MARK = b"\xabGRP"
-_LENGTH = struct.Struct("<I")  # before each record
-_MAGIC = b"SOFTUCB1"
 _AHEAD = 1 << 22  # bytes of zeros appended at a time
+_IN_PROGRESS = 0.02  # seconds after which an incomplete frame is not taken for one that is just being written
 
 
-def records(path: Path) -> Iterator[bytes]:
-    """Yield the committed records of a journal, in order.
+def read_journal(path: Path) -> Contents:
+    """Return the contents of a journal, which a writer may extend meanwhile.
+
+    While a file is read, frames may arrive: the read may miss one and still see the next. So damage is reported only if a
+    second look finds it, too.
 
     Raises:
         JournalError: if the file is not a journal, or is damaged before its last group.
+        FileNotFoundError: if there is no such file.
     """
-    for group, _ in _frames(path.read_bytes(), path):
-        at = 0
-        while at < len(group):
-            (size,) = _LENGTH.unpack_from(group, at)
-            at += _LENGTH.size + size
-            yield group[at - size : at]
+    data, seen = path.read_bytes(), -1
+    while True:
+        try:
+            return parse(data, path)
+        except DamagedJournal as damage:
+            if damage.at <= seen:
+                raise
+            seen = damage.at
+        with open(path, "rb") as file:
+            file.seek(seen)
+            data = data[:seen] + file.read()
 
 
-def _frames(data: bytes, path: Path) -> Iterator[tuple[bytes, int]]:
-    """Yield the groups of records, each with the position after it."""
-    if data[: len(_MAGIC)] != _MAGIC:
-        if _MAGIC.startswith(data.rstrip(b"\0")):  # the writer died before its first commit
-            return
-        raise JournalError(f"journal {path}: does not begin as a journal does; is this another file?")
-    at = len(_MAGIC)
-    while (group := _frame(data, at)) is not None:
-        at += _FRAME.size + len(group)
-        yield group, at
-    if (after := _later_frame(data, at)) is not None:
-        raise JournalError(
-            f"journal {path}: the records at byte {at} are damaged though whole ones follow at byte {after}; this is not a "
-            "torn end: the file was changed; restore it from a copy"
-        )
+def read_settled(path: Path) -> Contents:
+    """Like :func:`read_journal`; an incomplete frame at the end is read again in case it is being written."""
+    contents = read_journal(path)
+    if contents.torn:
+        time.sleep(_IN_PROGRESS)
+        contents = read_journal(path)
+    return contents
 
 
-def _later_frame(data: bytes, at: int) -> int | None:
-    """Return where the next intact frame begins after a damaged one; each frame contains its own position."""
-    end = len(data.rstrip(b"\0"))
-    mark = data.find(_MARK, at + 1, end)
-    while mark >= 0:
-        if _frame(data, mark) is not None:
-            return mark
-        mark = data.find(_MARK, mark + 1, end)
-    return None
-
-
-def _frame(data: bytes, at: int) -> bytes | None:
-    """Return the group of the frame at this position, None if it is not intact."""
-    if at + _FRAME.size > len(data):
-        return None
-    mark, place, size, checksum = _FRAME.unpack_from(data, at)
-    group = data[at + _FRAME.size : at + _FRAME.size + size]
-    whole = mark == _MARK and place == at and size and len(group) == size
-    return group if whole and zlib.crc32(group) == checksum else None
+def describe_torn(contents: Contents) -> str:
+    """Return what is known about the incomplete end of a journal."""
+    frame = frame_at(contents.torn, 0, contents.end.header)
+    held = "an unknown number of records" if frame is None else f"{frame.records} records"
+    return f"{len(contents.torn)} bytes after byte {contents.end.size}, {held}"
 
 
 class Journal:
-    """Writer of a journal: ``append`` buffers records, ``commit`` makes them durable.
+    """Writer of a journal: ``commit`` returns once a group of records is durable.
+
+    An incomplete group at the end of an existing file is moved to a file with the ending ``.torn``, with a
+    :class:`LogWarning`. After a failed write it is unknown what has reached the disk: the journal closes itself, and every
+    call raises until it is opened again. After any other exception in the middle of a write (from a signal handler)
+    the next call first removes what was written.
 
     Args:
-        path: the file; created if it does not exist. A torn group at its end is moved to a file with the ending ``.torn``.
+        path: the file; created if it does not exist.
+        log: id of the log, 16 bytes.
+        segment: number of the segment.
+        durable: bytes that are known to be durable; a shorter file has lost some.
+        ticket: the caller's number of the last entry that is durable.
 
     Raises:
-        JournalError: if another writer has the file open, or it is not an intact journal.
+        JournalError: if another writer has the file open, or it is not an intact journal of this log.
 
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "1.journal"
-        >>> with Journal(path) as journal:
-        ...     journal.append(b"first")
-        >>> list(records(path))
-        [b'first']
+        >>> journal = Journal(path, log=bytes(16), segment=1)
+        >>> journal.commit([b"first", b"second"], ticket=2)
+        >>> journal.close()
+        >>> [bytes(record) for group in read_journal(path).groups for record in group]
+        [b'first', b'second']
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, log: bytes, segment: int, durable: int = 0, ticket: int = 0) -> None:
         self.path = Path(path)
-        self._waiting: list[bytes] = []
+        self.failure: OSError | None = None
+        self._interrupted = False
+        if not self.path.exists():
+            with whole_file(self.path) as file:
+                file.write(pack_header(log, segment))
         self._file = ExclusiveFile(self.path)
         try:
-            data = self.path.read_bytes()
-            self._end = max((end for _, end in _frames(data, self.path)), default=len(_MAGIC))
-            if data[self._end :].strip(b"\0"):
-                self.path.with_suffix(".torn").write_bytes(data[self._end :].rstrip(b"\0"))
-            self._file.truncate(self._end)
-            self._file.write_at(0, _MAGIC)
-            self._allocated = self._end
-            self._allocate(_AHEAD)
+            contents = read_journal(self.path)
+            check_belongs(self.path, contents, log, segment, durable)
+            self._state = contents.end, ticket  # replaced in one assignment, so that a signal cannot separate them
+            kept = _keep_torn(self.path, contents) if contents.torn else None
+            self._rewind(contents)
+            if kept is not None:
+                warnings.warn(
+                    f"journal {self.path}: its last commit was cut off: {describe_torn(contents)}, were moved to {kept}; "
+                    "that commit never returned, unless the file was damaged since",
+                    LogWarning,
+                    stacklevel=2,
+                )
         except BaseException:
             self._file.close()
             raise
-        sync_folder(self.path.parent)
+
+    def _rewind(self, contents: Contents | None = None) -> None:
+        """Remove what follows the last whole frame, and reserve space."""
+        end = self._state[0]
+        self._file.truncate(end.size)
+        if contents is not None and end.frames:
+            # after a failed sync the system may show data that the disk does not have: write the last frame again
+            with open(self.path, "rb") as file:
+                file.seek(end.last)
+                self._file.write_at(end.last, file.read(end.size - end.last))
+        self._allocated = end.size
+        self._allocate(_AHEAD)
 
     def _allocate(self, size: int) -> None:
         self._file.write_at(self._allocated, bytes(size))
@@ -117,46 +138,100 @@ class Journal:
         self._file.sync()  # the size, too: commits sync the data only
 
     @property
-    def size(self) -> int:
-        """Number of committed bytes, which is the position of the next group."""
-        return self._end
+    def end(self) -> End:
+        """End of the committed data."""
+        return self._state[0]
 
-    def append(self, record: bytes) -> None:
-        """Buffer a record; it is durable after the next commit."""
-        if self._file.closed:
-            raise JournalError(f"journal {self.path}: is closed, or a write to it has failed; open it again")
-        self._waiting += (_LENGTH.pack(len(record)), record)
+    @property
+    def ticket(self) -> int:
+        """The caller's number of the last entry that is durable."""
+        return self._state[1]
 
-    def commit(self) -> None:
-        """Write the buffered records and return once they are durable.
+    @property
+    def closed(self) -> bool:
+        """Whether the file is closed."""
+        return self._file.closed
 
-        After an error it is unknown what reached the disk. The journal then closes itself; open it again to find out.
-        """
-        if not self._waiting:
-            return
-        group = b"".join(self._waiting)
-        self._waiting.clear()
-        frame = _FRAME.pack(_MARK, self._end, len(group), zlib.crc32(group)) + group
+    def commit(self, records: Sequence[bytes], ticket: int) -> None:
+        """Write a group of records and return once it is durable."""
+        frame, end = pack_group(self.end, records)
+        self._write(frame, end, ticket)
+
+    def finish(self) -> None:
+        """Mark the journal as closed and cut off the unused zeros; commits may still follow."""
+        if not self.end.closed or self._interrupted:
+            frame, end = pack_close(self.end)
+            self._write(frame, end, self.ticket)
         try:
-            if self._end + len(frame) > self._allocated:
-                self._allocate(max(_AHEAD, len(frame)))
-            self._file.write_at(self._end, frame)
-            self._file.sync_data()
-        except BaseException:
-            self._file.close()
+            self._interrupted = True
+            self._file.truncate(self.end.size)
+            self._allocated = self.end.size
+            self._file.sync()
+            self._interrupted = False
+        except OSError as error:
+            self._fail(error)
             raise
-        self._end += len(frame)
+
+    def _write(self, frame: bytes, end: End, ticket: int) -> None:
+        if self.closed:
+            raise JournalError(f"journal {self.path}: is closed, or a write to it has failed; open it again")
+        try:
+            if self._interrupted:
+                self._rewind()
+            self._interrupted = True
+            if end.size > self._allocated:
+                self._allocate(max(_AHEAD, len(frame)))
+            self._file.write_at(self.end.size, frame)
+            self._file.sync_data()
+        except OSError as error:
+            self._fail(error)
+            raise
+        self._state = end, ticket
+        self._interrupted = False
+
+    def _fail(self, error: OSError) -> None:
+        self.failure = error
+        self._file.close()
 
     def close(self) -> None:
-        """Commit, cut off the unused zeros and close the file."""
-        if not self._file.closed:
-            self.commit()
-            self._file.truncate(self._end)
-            self._file.sync()
+        """Mark the journal as closed and close the file; does nothing if it is closed."""
+        if not self.closed:
+            self.finish()
             self._file.close()
 
-    def __enter__(self) -> "Journal":
-        return self
+    def release(self) -> None:
+        """Close the file as it is."""
+        self._file.close()
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+
+def check_belongs(path: Path, contents: Contents, log: bytes, segment: int, durable: int) -> None:
+    """Check that a journal is this segment of this log and has lost nothing that is known to be durable."""
+    if (contents.log, contents.segment) != (log, segment):
+        raise JournalError(
+            f"journal {path}: is segment {contents.segment} of log {contents.log.hex()}, expected segment {segment} of log "
+            f"{log.hex()}; files of several logs were mixed: restore the folder"
+        )
+    if contents.end.size < durable:
+        raise JournalError(
+            f"journal {path}: ends after {contents.end.size} bytes, but {durable} were durable; it has lost its end: "
+            "restore it from a copy, or read what is intact with salvage_log"
+        )
+
+
+def _keep_torn(path: Path, contents: Contents) -> Path:
+    """Write the incomplete end of a journal to a new file."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    count = 0
+    while True:
+        target = path.with_suffix(f".{count}.torn" if count else ".torn")
+        try:
+            handle = os.open(target, flags, 0o600)
+        except FileExistsError:
+            count += 1
+            continue
+        with open(handle, "wb") as file:
+            file.write(contents.torn)
+            file.flush()
+            os.fsync(handle)
+        sync_folder(path.parent)
+        return target

@@ -1,5 +1,6 @@
 """Decisions of a log as tensors, joined with their rewards."""
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +58,7 @@ class LoggedDecisions(NamedTuple):
 def join_rewards(ids: NDArray[Any], rewards: list[Columns]) -> NDArray[np.float64]:  # (n,) -> (n,)
     """Return the first reward of each decision, NaN where there is none."""
     joined = np.full(len(ids), np.nan)
-    if rewards:
+    if any(len(part["id"]) for part in rewards):
         rewarded, first = np.unique(np.concatenate([part["id"] for part in rewards]), return_index=True)
         values = np.concatenate([part["reward"] for part in rewards])[first]
         at = np.searchsorted(rewarded, ids).clip(max=len(rewarded) - 1)
@@ -68,28 +69,47 @@ def join_rewards(ids: NDArray[Any], rewards: list[Columns]) -> NDArray[np.float6
 
 def gather_decisions(decisions: list[Columns], reward: NDArray[np.float64]) -> LoggedDecisions:
     """Return the decisions of all chunks as tensors; shorter candidate lists are padded."""
-    num_candidates = max(chunk["candidates"].shape[1] for chunk in decisions)
-    num_features = max(chunk["features"].shape[1] for chunk in decisions)
     columns = {
-        name: np.concatenate([chunk[name] for chunk in decisions])
+        name: _gathered([chunk[name] for chunk in decisions], -1 if name == "candidates" else 0)
         for name in LoggedDecisions._fields
-        if name not in ("reward", "candidates", "features")
+        if name != "reward"
     }
-    columns["candidates"] = np.concatenate([_widened(chunk["candidates"], num_candidates, -1) for chunk in decisions])
-    columns["features"] = np.concatenate([_widened(chunk["features"], num_features, 0) for chunk in decisions])
-    columns["reward"] = reward
-    exact: dict[str, Any] = {"x": np.float64, "features": np.float64}
-    return LoggedDecisions(
-        **{
-            name: torch.from_numpy(columns[name].astype(exact.get(name, columns[name].dtype)))
-            for name in LoggedDecisions._fields
-        }
-    )
+    return LoggedDecisions(reward=torch.from_numpy(np.array(reward, np.float64)), **columns)
 
 
-def _widened(values: NDArray[Any], size: int, empty: float) -> NDArray[Any]:  # (n, K, ...) -> (n, size, ...)
-    missing = [(0, 0), (0, size - values.shape[1]), *[(0, 0)] * (values.ndim - 2)]
-    return np.pad(values, missing, constant_values=empty)
+def _gathered(chunks: list[NDArray[Any]], empty: float) -> Tensor:  # (n, ...) each -> (sum of n, ...)
+    """Return all chunks in one tensor of 64-bit numbers, filled up with ``empty`` along the second dimension."""
+    rows = sum(len(chunk) for chunk in chunks)
+    size = tuple(max(sizes) for sizes in zip(*(chunk.shape[1:] for chunk in chunks), strict=True))
+    dtype = np.float64 if np.issubdtype(chunks[0].dtype, np.floating) else np.int64
+    whole, begin = np.full((rows, *size), empty, dtype), 0
+    for chunk in chunks:
+        part = whole[begin : begin + len(chunk)]
+        part[tuple(slice(length) for length in chunk.shape)] = chunk
+        begin += len(chunk)
+    return torch.from_numpy(whole)
+
+
+def check_logged_values(where: str, folder: Path, log: LoggedDecisions) -> None:
+    """Check that ids are unique, and that propensities and arms are possible."""
+    ids = log.id.sort().values
+    if bool((ids[1:] == ids[:-1]).any()):
+        twice = int(ids[1:][ids[1:] == ids[:-1]][0])
+        raise ValueError(
+            f"{where}: decision {twice} is in {folder} twice, so that its reward is ambiguous; read the records with "
+            "log_records and keep one of them"
+        )
+    impossible = ~((log.propensity > 0) & (log.propensity <= 1))
+    if bool(impossible.any()):
+        row = int(impossible.nonzero()[0])
+        got = f"{float(log.propensity[row])} for decision {int(log.id[row])}"
+        raise ValueError(f"{where}: propensity must be in (0, 1], got {got} in {folder}")
+    limit = log.candidates.shape[1] or torch.iinfo(torch.int64).max
+    outside = (log.arm < 0) | (log.arm >= limit)
+    if bool(outside.any()):
+        row = int(outside.nonzero()[0])
+        got = f"{int(log.arm[row])} for decision {int(log.id[row])}"
+        raise ValueError(f"{where}: arm must be one of the candidates, got {got} in {folder}")
 
 
 def check_learnable(where: str, log: LoggedDecisions) -> None:

@@ -6,84 +6,93 @@ from pathlib import Path
 
 import numpy as np
 
-from torch_softucb.recommend.log._checks import check_pyarrow, check_same_dims
-from torch_softucb.recommend.log.codec import Columns, decode
-from torch_softucb.recommend.log.journal import records
-from torch_softucb.recommend.log.logged_decisions import LoggedDecisions, check_learnable, gather_decisions, join_rewards
-from torch_softucb.recommend.log.segments import RECORD_TYPES, Place, is_sealed, segment_path, segments
+from torch_softucb.recommend.log._checks import check_pyarrow, check_same_dims, check_tensor_bytes
+from torch_softucb.recommend.log.codec import Columns
+from torch_softucb.recommend.log.logged_decisions import (
+    LoggedDecisions,
+    check_learnable,
+    check_logged_values,
+    gather_decisions,
+    join_rewards,
+)
+from torch_softucb.recommend.log.manifests import load_durable
+from torch_softucb.recommend.log.segment_reader import by_record, read_chunks
+from torch_softucb.recommend.log.segments import RECORD_TYPES, Place, complete_segments, log_bytes, segments
 
 
 def log_records(folder: str | os.PathLike[str], start: Place | None = None) -> Iterator[tuple[str, Columns]]:
     """Yield the records of a log in order, each as ("decisions", columns) or ("rewards", columns).
 
+    Reads one segment at a time, whatever the lengths of the features. A writer may have the log open.
+
     Args:
         folder: folder of a :class:`DecisionLog`.
         start: position of the first record; by default the beginning of the log.
+
+    Raises:
+        JournalError: if a segment is damaged, incomplete or missing.
+        ValueError: if the log has fewer records than ``start``.
     """
-    folder, start = Path(folder), start or Place(0, 0)
-    for number in segments(folder):
-        if number < start.segment:
+    folder = Path(folder)
+    if not segments(folder):
+        return
+    durable = load_durable(folder)
+    numbers = complete_segments(folder, durable)
+    if start is not None and not (start.record >= 0 and (start.segment == 0 or start.segment in numbers)):
+        raise ValueError(f"log_records: {start} is not in the log in {folder}, which has {len(numbers)} segments")
+    for number in numbers:
+        if start is not None and number < start.segment:
             continue
-        first = start.record if number == start.segment else 0
-        if is_sealed(folder, number):
-            yield from _by_record(_sealed_columns(folder, number), first)
-            continue
-        for place, record in enumerate(records(segment_path(folder, number))):
-            if place >= first:
-                yield decode(record)
+        records = list(by_record(read_chunks(folder, number, durable, last=number == numbers[-1])))
+        first = start.record if start is not None and number == start.segment else 0
+        if first > len(records):
+            raise ValueError(
+                f"log_records: {start} is not in the log in {folder}, whose segment {number} has {len(records)} records"
+            )
+        yield from records[first:]
 
 
-def _sealed_columns(folder: Path, number: int) -> dict[str, list[Columns]]:
-    check_pyarrow("read_log")
-    from torch_softucb.recommend.log.parquet import read_segment
-
-    return read_segment(folder, number)
-
-
-def _by_record(segment: dict[str, list[Columns]], first: int) -> Iterator[tuple[str, Columns]]:
-    """Yield the rows of a sealed segment record by record, starting with the record ``first``."""
-    parts = []
-    for record_type, chunks in segment.items():
-        for columns in chunks:
-            place, begin = np.unique(columns["record"], return_index=True)
-            for record, rows in zip(place, np.split(np.arange(len(columns["id"])), begin[1:]), strict=True):
-                if record >= first:
-                    parts.append((int(record), record_type, {name: values[rows] for name, values in columns.items()}))
-    for _, record_type, columns in sorted(parts, key=lambda part: part[0]):
-        yield record_type, columns
-
-
-def read_log(folder: str | os.PathLike[str]) -> LoggedDecisions:
+def read_log(folder: str | os.PathLike[str], *, dim: int | None = None, max_bytes: int | None = None) -> LoggedDecisions:
     """Read a whole log as tensors, with the rewards joined to the decisions by id.
 
-    If a decision has two rewards, the first one counts.
+    If a decision has two rewards, the first one counts. A writer may have the log open.
 
     Args:
         folder: folder of a :class:`DecisionLog`.
+        dim: read only the decisions whose features have this length; needed for a log of models with different ones.
+        max_bytes: memory that the tensors may take; by default 40 MB and twice the size of the log. Candidate lists of
+            different lengths are padded to the longest one.
 
     Raises:
-        ValueError: if there is no decision, or decisions have different numbers of features.
-        JournalError: if a journal is damaged.
+        ValueError: if there is no decision, decisions have different numbers of features, the tensors would be too large,
+            an id comes twice, or a propensity or arm is impossible.
+        JournalError: if a segment is damaged, incomplete or missing.
     """
     folder = Path(folder)
     chunks: dict[str, list[Columns]] = {record_type: [] for record_type in RECORD_TYPES}
-    for number in segments(folder):
-        if is_sealed(folder, number):
-            for record_type, columns_list in _sealed_columns(folder, number).items():
-                chunks[record_type] += columns_list
-            continue
-        for record in records(segment_path(folder, number)):
-            record_type, columns = decode(record)
-            chunks[record_type].append(columns)
-    decisions = chunks["decisions"]
+    size = 0
+    if segments(folder):
+        durable = load_durable(folder)
+        numbers = complete_segments(folder, durable)
+        size = log_bytes(folder)
+        for number in numbers:
+            for record_type, columns in read_chunks(folder, number, durable, last=number == numbers[-1]):
+                chunks[record_type].append(columns)
+    decisions = [chunk for chunk in chunks["decisions"] if dim is None or chunk["x"].shape[1] == dim]
     if not decisions:
-        raise ValueError(f"read_log: no decision in {folder}; is this the folder of a DecisionLog?")
-    check_same_dims("read_log", [chunk["x"].shape[1] for chunk in decisions])
+        suffix = "" if dim is None else f" with {dim} features"
+        raise ValueError(f"read_log: no decision{suffix} in {folder}; is this the folder of a DecisionLog?")
+    check_same_dims(
+        "read_log", [chunk["x"].shape[1] for chunk in decisions], "read each length with read_log(folder, dim=...)"
+    )
+    check_tensor_bytes("read_log", decisions, size, max_bytes)
     ids = np.concatenate([chunk["id"] for chunk in decisions])
-    return gather_decisions(decisions, join_rewards(ids, chunks["rewards"]))
+    log = gather_decisions(decisions, join_rewards(ids, chunks["rewards"]))
+    check_logged_values("read_log", folder, log)
+    return log
 
 
-def read_decisions(path: str | os.PathLike[str]) -> LoggedDecisions:
+def read_decisions(path: str | os.PathLike[str], *, dim: int | None = None, max_bytes: int | None = None) -> LoggedDecisions:
     """Read decisions from a log or from a Parquet table, and check that they can be learned from.
 
     Files are parsed as numbers; nothing in them is executed.
@@ -94,6 +103,8 @@ def read_decisions(path: str | os.PathLike[str]) -> LoggedDecisions:
             (list of d numbers), ``arm``, ``propensity``, ``reward`` (null: not arrived) and, where they are known,
             ``features`` (of all candidates, K lists of d numbers), ``candidates`` (K item ids), ``bandit``, ``position`` and
             the other columns of :class:`LoggedDecisions`.
+        dim: for a folder, read only the decisions whose features have this length.
+        max_bytes: memory that the tensors may take; by default 40 MB and twice the size of the files.
 
     Raises:
         ValueError: if the file is not a log, or a value is impossible (no rewards, a propensity outside (0, 1], NaN).
@@ -113,21 +124,25 @@ def read_decisions(path: str | os.PathLike[str]) -> LoggedDecisions:
         raise ValueError(f"{where}: {path} is not there; give a decision log's folder, or a Parquet file of decisions")
     if path.name.endswith(".rewards.parquet"):
         raise ValueError(f"{where}: {path} holds rewards; give the .decisions.parquet file next to it, or the folder")
-    log = read_log(path) if path.is_dir() else _from_file(path)
+    log = read_log(path, dim=dim, max_bytes=max_bytes) if path.is_dir() else _from_file(path, max_bytes)
     check_learnable(where, log)
     return log
 
 
-def _from_file(path: Path) -> LoggedDecisions:
+def _from_file(path: Path, max_bytes: int | None) -> LoggedDecisions:
     check_pyarrow("read_decisions")
     from torch_softucb.recommend.log.foreign_table import read_table
+    from torch_softucb.recommend.log.parquet_bytes import check_manifest_beside
 
     beside = sorted(path.parent.glob("????????.rewards.parquet")) if path.name.endswith(".decisions.parquet") else []
-    columns = read_table(path, needed=("x", "arm", "propensity", *(["id"] if beside else ["reward"])))
+    for file in {path, *beside}:
+        check_manifest_beside(file)
+    needed = ("x", "arm", "propensity", *(["id"] if beside else ["reward"]))
+    columns = read_table(path, needed=needed, max_bytes=max_bytes)
     rows = len(columns["arm"])
     absent = {"id": np.arange(rows), "bandit": -1, "context": -1, "position": 0, "beta": np.nan, "version": 0}
     for name, value in absent.items():
         columns.setdefault(name, np.broadcast_to(np.asarray(value), (rows,)))
-    rewards = [read_table(file, needed=("id", "reward")) for file in beside]
+    rewards = [read_table(file, needed=("id", "reward"), max_bytes=max_bytes) for file in beside]
     reward = join_rewards(columns["id"], rewards) if beside else columns["reward"]
     return gather_decisions([columns], reward)
