@@ -21,6 +21,7 @@ class Towers(nn.Module):
 
 def head(policy=None, *, dim=4, users=None, **settings):
     policy = SoftUCBPolicy(dim, dtype=torch.double) if policy is None else policy
+    settings = {"seed": 0, "replica": 0} | settings
     if users:
         policy.reset(batch_shape=(users,))
     return SoftUCBHead(Towers(dim - settings.get("intercept", False), dtype=policy.dtype), policy, **settings)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from torch_softucb import LinUCB, SoftUCBHead, SoftUCBPolicy
+from torch_softucb.errors import NumericalError
 from torch_softucb.recommend import OnlineBeta
 
 D = torch.double
@@ -122,3 +123,12 @@ def test_online_beta_refuses_what_it_cannot_learn():
 def test_online_learning_says_that_it_needs_a_number():
     with pytest.raises(ValueError, match="policy must have one beta for all, got a module"):
         OnlineBeta(SoftUCBPolicy.pretrained(4), horizon=10)
+
+
+def test_a_step_to_a_beta_that_is_not_finite_is_refused():
+    policy = SoftUCBPolicy(2, dtype=D)
+    learner = OnlineBeta(policy, horizon=5, eta=1e10, lr=1e300)
+    with pytest.raises(NumericalError, match="beta would become inf; nothing was changed; use a smaller lr"):
+        learner.step(policy(torch.eye(2, dtype=D)))
+    assert policy.beta == 1
+    assert learner.decisions == 0

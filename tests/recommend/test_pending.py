@@ -3,20 +3,24 @@
 import torch
 
 from tests.recommend.cases import head, requests
-from torch_softucb.recommend.pending import Pending
+from torch_softucb.recommend.pending import Pending, pending_gram
 
 D = torch.double
+
+
+def _add(pending, *decisions):
+    pending.opening(*decisions)[0]()
 
 
 def test_rows_of_closed_decisions_are_used_again():
     pending = Pending(2, dtype=D, device=torch.device("cpu"))
     for start in range(0, 10_000, 100):
         ids = torch.arange(start, start + 100)
-        pending.add(ids, ids.double().unsqueeze(-1).expand(-1, 2), None)
+        _add(pending, ids, ids.double().unsqueeze(-1).expand(-1, 2), None)
         x, bandit = pending.find([start + 42])
         assert x.tolist() == [[start + 42.0] * 2]
         assert bandit.tolist() == [-1]
-        pending.close(ids.tolist())
+        pending.closing(ids.tolist())[0]()
     assert len(pending.x) <= 200
 
 
@@ -53,27 +57,27 @@ def test_pending_pulls_of_each_user_by_itself():
 
 def test_state_holds_the_open_decisions_only():
     pending, other = (Pending(2, dtype=D, device=torch.device("cpu")) for _ in range(2))
-    pending.add(torch.tensor([5, 3, 8]), torch.arange(6, dtype=D).view(3, 2), torch.tensor([1, 0, 1]))
-    pending.close([3])
+    _add(pending, torch.tensor([5, 3, 8]), torch.arange(6, dtype=D).view(3, 2), torch.tensor([1, 0, 1]))
+    pending.closing([3])[0]()
     state = pending.state_dict()
     assert {name: value.tolist() for name, value in state.items()} == {
         "id": [5, 8],
         "x": [[0.0, 1.0], [4.0, 5.0]],
         "bandit": [1, 1],
     }
-    other.add(torch.tensor([70]), torch.ones(1, 2, dtype=D), None)
+    _add(other, torch.tensor([70]), torch.ones(1, 2, dtype=D), None)
     other.load_state_dict(state)
     assert other.ids().tolist() == [5, 8]
     assert 70 not in other
-    other.add(torch.tensor([9]), torch.full((1, 2), 7.0, dtype=D), None)
+    _add(other, torch.tensor([9]), torch.full((1, 2), 7.0, dtype=D), None)
     assert other.find([9, 8])[0].tolist() == [[7.0, 7.0], [4.0, 5.0]]
 
 
 def test_gram_by_loops():
     pending = Pending(2, dtype=torch.float32, device=torch.device("cpu"))
     x, owner = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), torch.tensor([4, 2, 4])
-    pending.add(torch.tensor([1, 2, 3]), x, owner)
+    _add(pending, torch.tensor([1, 2, 3]), x, owner)
     outer = [torch.outer(row, row).double() for row in x]
-    assert pending.gram(None).equal(outer[0] + outer[1] + outer[2])
-    got = pending.gram(torch.tensor([2, 9, 4, 4]))
+    assert pending_gram(*pending.all(), None).equal(outer[0] + outer[1] + outer[2])
+    got = pending_gram(*pending.all(), torch.tensor([2, 9, 4, 4]))
     assert got.equal(torch.stack((outer[1], torch.zeros(2, 2, dtype=D), outer[0] + outer[2], outer[0] + outer[2])))

@@ -6,6 +6,7 @@ from torch import nn
 
 from tests.recommend.cases import fill, head, requests, same_state, state_of
 from torch_softucb import EpsilonGreedy, SegmentBeta, SoftUCBHead, SoftUCBPolicy
+from torch_softucb.checked_files import save_checked
 from torch_softucb.recommend import DecisionLog, OnlineBeta, read_log, restart, save_checkpoint
 
 D = torch.double
@@ -51,11 +52,75 @@ def test_a_checkpoint_and_a_log_that_overlap_count_nothing_twice(tmp_path):
         assert again.open_decisions.tolist() == served.id[3:].tolist()
     with pytest.raises(ValueError, match="holds no decision log"):
         restart(head(), tmp_path / "nothing")
-    with DecisionLog(tmp_path / "other", segment_bytes=1, group=1) as other:
-        fill(other, head(), steps=2)
-        save_checkpoint(tmp_path / "ahead.pt", ours, other)
-    with pytest.raises(ValueError, match="the checkpoint is ahead of the log"):
-        restart(head(), tmp_path / "log", tmp_path / "ahead.pt")
+
+
+def test_a_checkpoint_of_another_log_or_beyond_the_log_is_refused_and_changes_nothing(tmp_path):
+    ours = head()
+    with DecisionLog(tmp_path / "log") as log:
+        fill(log, ours, steps=3)
+        save_checkpoint(tmp_path / "head.pt", ours, log)
+    (tmp_path / "log").rename(tmp_path / "archived")
+    with DecisionLog(tmp_path / "log") as log:
+        fill(log, head(), steps=4)
+    fresh = head()
+    before = state_of(fresh)
+    with pytest.raises(ValueError, match=r"do not belong together: the checkpoint is of log [0-9a-f]{32}, and this is log"):
+        restart(fresh, tmp_path / "log", tmp_path / "head.pt")
+    saved = torch.load(tmp_path / "head.pt", weights_only=True)
+    for change, match in [
+        ({"record": 10**9}, "whose segment 1 has 6 records"),
+        ({"record": 7}, "whose segment 1 has 6 records"),
+        ({"record": -1}, "must not be negative"),
+        ({"segment": 2}, "the checkpoint is ahead of the log"),
+        ({"segment": "one"}, "cannot be read"),
+        ({"head": 3}, "cannot be read"),
+    ]:
+        save_checked(tmp_path / "bad.pt", saved | change)
+        with pytest.raises(ValueError, match=match):
+            restart(fresh, tmp_path / "archived", tmp_path / "bad.pt")
+        assert same_state(before, state_of(fresh))
+    assert restart(fresh, tmp_path / "archived", tmp_path / "head.pt") == 0
+    assert same_state(state_of(ours), state_of(fresh))
+
+
+def test_a_restart_that_fails_midway_leaves_head_and_learner_as_they_were(tmp_path, monkeypatch):
+    ours = head()
+    with DecisionLog(tmp_path / "log") as log:
+        fill(log, ours, steps=2)
+        save_checkpoint(tmp_path / "head.pt", ours, log, OnlineBeta(ours.policy, horizon=50))
+        fill(log, ours, steps=3, seed=9)
+    fresh = head()
+    fill_log = tmp_path / "own"
+    with DecisionLog(fill_log) as log:
+        fill(log, fresh, steps=1, seed=77)
+    learner = OnlineBeta(fresh.policy, horizon=50)
+    learner.step(fresh(*requests(4, 5)))
+    before, past = state_of(fresh), learner.state_dict()
+    calls, real = [], type(fresh).feedback
+
+    def fails(self, *arguments, **settings):
+        calls.append(1)
+        if len(calls) == 2:
+            raise MemoryError
+        return real(self, *arguments, **settings)
+
+    monkeypatch.setattr(type(fresh), "feedback", fails)
+    with pytest.raises(MemoryError):
+        restart(fresh, tmp_path / "log", tmp_path / "head.pt", learner)
+    assert same_state(before, state_of(fresh))
+    assert str(learner.state_dict()) == str(past)
+
+
+def test_decisions_that_threads_logged_out_of_order_are_all_opened_again(tmp_path):
+    ours = head()
+    served = [ours.serve(ours(*requests(3, 5, seed=seed))) for seed in range(3)]
+    with DecisionLog(tmp_path, group=1) as log:
+        for each in (served[2], served[0], served[1]):
+            log.decisions(each)
+    again = head()
+    restart(again, tmp_path)
+    assert sorted(again.open_decisions.tolist()) == sorted(torch.cat([each.id for each in served]).tolist())
+    assert not set(again.serve(again(*requests(3, 5))).id.tolist()) & set(again.open_decisions.tolist()[:9])
 
 
 def test_betas_and_learners_come_back(tmp_path):

@@ -13,12 +13,13 @@ Three names sound alike: :class:`Replay` is a batch of past requests for ``SoftU
 policy on a log, and :class:`Replayed` is the result of that evaluation.
 """
 
-from torch_softucb.errors import JournalError
+from torch_softucb.errors import JournalError, LogWarning
 from torch_softucb.recommend.export import DecisionPath
 from torch_softucb.recommend.features import FeatureMap
 from torch_softucb.recommend.head import SoftUCBHead
 from torch_softucb.recommend.log.logged_decisions import LoggedDecisions
 from torch_softucb.recommend.log.reader import log_records, read_decisions, read_log
+from torch_softucb.recommend.log.salvage import Salvaged, Skipped, salvage_log
 from torch_softucb.recommend.log.segments import Place
 from torch_softucb.recommend.log.writer import DecisionLog
 from torch_softucb.recommend.online_beta import OnlineBeta
@@ -32,17 +33,21 @@ __all__ = [
     "DecisionPath",
     "FeatureMap",
     "JournalError",
+    "LogWarning",
     "LoggedDecisions",
     "OnlineBeta",
     "Place",
     "Replay",
     "Replayed",
+    "Salvaged",
     "Served",
+    "Skipped",
     "SoftUCBHead",
     "log_records",
     "read_decisions",
     "read_log",
     "replay",
     "restart",
+    "salvage_log",
     "save_checkpoint",
 ]

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_finite, check_shape
+from torch_softucb.errors import OpenDecisionsError
 from torch_softucb.learning.dual import OnlineDual
 from torch_softucb.policies.base import BanditPolicy
 
@@ -81,6 +82,22 @@ def check_nothing_open(where: str, count: int) -> None:
             f"{where}: {count} decisions wait for feedback with features of the old normalisation; answer them first, or "
             "head.drop(head.open_decisions)"
         )
+
+
+def check_room(where: str, count: int, more: int, limit: int) -> None:
+    """Check that more decisions may be opened."""
+    if count + more > limit:
+        raise OpenDecisionsError(
+            f"{where}: at most {limit} decisions may wait for feedback, {count} do and {more} would be added; nothing was "
+            "changed; drop those whose reward no longer matters, as in head.drop(head.open_decisions[:1000]), or construct "
+            "the head with a larger max_open"
+        )
+
+
+def check_different(where: str, ids: Tensor) -> None:  # (n,)
+    """Check that no decision is named twice."""
+    if len(set(ids.tolist())) != len(ids):
+        raise ValueError(f"{where}: id must hold different decisions, got one of them twice; nothing was changed")
 
 
 def check_one_beta(where: str, raw: Tensor | None) -> None:

@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Iterable
+from operator import itemgetter
 
 import torch
 from torch import Tensor, nn
 
 from torch_softucb.checks import check_finite, check_integer, check_shape
+
+_both = itemgetter("mean", "scale")
 
 
 class FeatureMap(nn.Module):
@@ -43,21 +46,27 @@ class FeatureMap(nn.Module):
         """Return the features; the input itself if there is neither normalisation nor intercept."""
         if not (self.normalise or self.intercept):
             return values
+        # one call reads both, so that they belong together also while another thread calibrates
+        mean, scale = (self.mean, self.scale) if torch.compiler.is_compiling() else _both(self._buffers)
         shrink = math.sqrt(1 + self.intercept)
-        factor = 1 / (self.scale * math.sqrt(self.dim) * shrink) if self.normalise else torch.ones_like(self.scale) / shrink
+        factor = 1 / (scale * math.sqrt(self.dim) * shrink) if self.normalise else torch.ones_like(scale) / shrink
         # pad before the arithmetic: appending the constant afterwards copies everything again and doubles the time
         mapped = nn.functional.pad(values, (0, 1), value=1 / shrink) if self.intercept else values.clone()
-        mapped[..., : self.dim].sub_(self.mean.to(values.dtype)).mul_(factor.to(values.dtype))
+        mapped[..., : self.dim].sub_(mean.to(values.dtype)).mul_(factor.to(values.dtype))
         return mapped
 
-    @torch.inference_mode(False)
-    @torch.no_grad()
     def fit(self, batches: Iterable[Tensor]) -> None:  # each (..., dim)
         """Estimate the mean and standard deviation of each feature; a constant feature gets the deviation 1.
 
         Raises:
             ValueError: if there is no row at all; the map is then unchanged.
         """
+        self._buffers.update(self.fitted(batches))
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def fitted(self, batches: Iterable[Tensor]) -> dict[str, Tensor | None]:  # each (..., dim) -> (dim,), (dim,)
+        """Return the ``mean`` and ``scale`` that :meth:`fit` would set; changes nothing."""
         count, total = 0, torch.zeros(self.dim, dtype=torch.float64, device=self.mean.device)
         squares, shift = total.clone(), None
         for values in batches:
@@ -73,8 +82,8 @@ class FeatureMap(nn.Module):
         if shift is None:
             raise ValueError("FeatureMap.fit: at least one batch of features is needed, got none; nothing was changed")
         variance = squares / count - (total / count).square()
-        self.mean.copy_(shift + total / count)
-        self.scale.copy_(torch.where(variance > 0, variance.clamp(min=0).sqrt(), torch.ones_like(variance)))
+        scale = torch.where(variance > 0, variance.clamp(min=0).sqrt(), torch.ones_like(variance))
+        return {"mean": shift + total / count, "scale": scale}
 
     def get_extra_state(self) -> Tensor:
         """Return the settings, so that a state is not loaded into a map with other settings."""

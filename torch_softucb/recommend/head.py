@@ -1,6 +1,6 @@
 """SoftUCB as the exploration head of a recommender."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch_softucb.checks import check_choice, check_number
 from torch_softucb.policies._checks import check_bandit, check_offered, check_policy, check_slate
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision
+from torch_softucb.policies.guard import load_whole
 from torch_softucb.recommend._checks import (
     check_bandit_given,
     check_candidates,
@@ -19,18 +20,25 @@ from torch_softucb.recommend._checks import (
     check_head_policy,
     check_known_decision,
     check_nothing_open,
+    check_room,
 )
 from torch_softucb.recommend.features import FeatureMap
-from torch_softucb.recommend.ids import DecisionIds
-from torch_softucb.recommend.pending import Pending
+from torch_softucb.recommend.ids import END
+from torch_softucb.recommend.open_decisions import OpenDecisions
+from torch_softucb.recommend.pending import pending_gram
 from torch_softucb.recommend.refit import Replay, rebuild_statistics
 from torch_softucb.recommend.serving import Served, draw_items, shown_features
+from torch_softucb.recommend.state_checks import check_head_state
 
 
-class SoftUCBHead(DecisionIds):
+class SoftUCBHead(OpenDecisions):
     """Exploration head on top of any encoder: candidates in, a decision with its exact probabilities out.
 
     Statistics, open decisions, normalisation and the position in the random stream are part of ``state_dict``.
+
+    Several threads may use one head: decisions are made without a lock, changes of the state under one. A call that raises
+    has changed nothing, whether because of bad input, a failed operation or a signal. In a forked child process the head
+    takes a new random stream and new ids by itself. Calibrate, refit and load states before serving, or while it pauses.
 
     Args:
         encoder: module that returns the features of the candidates, (K, d) or (N, K, d); called with positional arguments.
@@ -42,7 +50,12 @@ class SoftUCBHead(DecisionIds):
             Use a value below 1 if rewards drift.
         narrow_pending: let decisions that wait for their reward narrow the width (never the mean), so that a burst of
             requests does not explore the same item over and over.
-        seed: seed of the draws. The draw of a decision depends on the seed and on the decision's id only.
+        max_open: largest number of decisions that may wait for their reward, which bounds the memory. At the limit,
+            :meth:`serve` raises: which rewards no longer matter is for the service to decide, with :meth:`drop`.
+        seed: seed of the draws; from the operating system by default. The draw of a decision depends on the seed and on
+            the number of decisions before it only.
+        replica: number in [0, 2**28) that the ids start with; from the operating system by default, so that a new head
+            issues new ids.
 
     Example:
         >>> from torch_softucb import SoftUCBPolicy
@@ -77,17 +90,18 @@ class SoftUCBHead(DecisionIds):
         normalise: bool = False,
         discount: float = 1.0,
         narrow_pending: bool = False,
-        seed: int = 0,
+        max_open: int = 1_000_000,
+        seed: int | None = None,
+        replica: int | None = None,
     ) -> None:
         check_policy("SoftUCBHead", policy, BanditPolicy)
         dim = policy.dim - int(intercept)
         check_head_policy("SoftUCBHead", policy, dim)
-        super().__init__(seed, device=policy.device)
-        self.encoder, self.policy = encoder, policy
+        super().__init__(policy, max_open=max_open, seed=seed, replica=replica)
+        self.encoder = encoder
         self.features = FeatureMap(dim, intercept=intercept, normalise=normalise).to(policy.device)
         self.discount = check_number("SoftUCBHead", "discount", discount, low=0.0, high=1.0, open_low=True, closed_high=True)
         self.narrow_pending = narrow_pending
-        self.pending = Pending(policy.dim, dtype=policy.dtype, device=policy.device)
 
     def encode(self, *inputs: Any) -> Tensor:  # (K, d) or (N, K, d)
         """Return the features on which the policy decides."""
@@ -127,7 +141,10 @@ class SoftUCBHead(DecisionIds):
                 "SoftUCBHead: narrow_pending depends on the open decisions and cannot be exported or compiled; "
                 "use narrow_pending=False"
             )
-        return self.pending.gram(bandit)
+        with self.guard.lock:
+            self.guard.recover()
+            x, owner = self.pending.all()
+        return pending_gram(x, owner, bandit)
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -136,18 +153,22 @@ class SoftUCBHead(DecisionIds):
         features = check_carries_features("SoftUCBHead.serve", decision.features)
         if k is not None:
             check_slate("SoftUCBHead.serve", k, decision.mask, decision.num_arms)
-        shape = decision.batch_shape if k is None else (*decision.batch_shape, k)
-        ids = self._next_ids(shape)
-        request_ids = ids if k is None else ids[..., 0]
-        num_normals = self.policy.normals_per_decision
-        arm, propensity = draw_items(decision, self.stream[0], request_ids, k=k, num_normals=num_normals)
-        x = shown_features(features, arm, decision.batch_shape)
-        bandit = decision.bandit
+        shape = decision.batch_shape if k is None else torch.Size((*decision.batch_shape, k))
+        bandit, count = decision.bandit, shape.numel()
         owner = None if bandit is None else bandit.view(*bandit.shape, *[1] * (k is not None)).expand(shape).reshape(-1)
-        self.pending.add(ids.reshape(-1), x.reshape(-1, x.shape[-1]), owner)
-        self._advance(ids.numel())
         beta = None if decision.beta is None else decision.beta.detach().clone()
-        return Served(ids, arm, propensity, x, beta, bandit, decision.mask, k, decision.num_arms)
+        with self.guard.lock:
+            self.guard.recover()
+            check_room("SoftUCBHead.serve", len(self.pending), count, self.max_open)
+            first, key, after = self._next_ids(count)
+            flat = torch.arange(first, first + count, device=key.device)
+            ids, counters = flat.view(shape), (flat % END).view(shape)
+            request = counters if k is None else counters[..., 0]
+            arm, propensity = draw_items(decision, key, request, k=k, num_normals=self.policy.normals_per_decision)
+            x = shown_features(features, arm, decision.batch_shape)
+            served = Served(ids, arm, propensity, x, beta, bandit, decision.mask, k, decision.num_arms)
+            self._open(flat, x.reshape(-1, x.shape[-1]), owner, after)
+        return served
 
     @torch.inference_mode(False)
     def feedback(self, id: Tensor, reward: Tensor, *, on_repeat: str = "refuse") -> int:  # (*N,), (*N,)
@@ -168,49 +189,18 @@ class SoftUCBHead(DecisionIds):
         where = "SoftUCBHead.feedback"
         check_choice(where, "on_repeat", on_repeat, ("refuse", "ignore"))
         ids, rewards = check_feedback(where, id, reward, dtype=self.policy.dtype)
-        new: dict[int, int] = {}  # decision -> position
-        for position, decision in enumerate(ids.tolist()):
-            if decision in self.pending and decision not in new:
-                new[decision] = position
-            elif not (answered := decision in new or self.has_given(decision)) or on_repeat == "refuse":
-                check_known_decision(where, decision, position, answered)
-        if new:
-            x, owner = self.pending.find(list(new))
-            at = torch.tensor(list(new.values()), device=rewards.device)
-            bandit = owner if self.policy.batch_shape else None
-            self.policy.update(x, rewards[at].to(x.device), bandit=bandit, discount=self.discount)
-            self.pending.close(list(new))
+        with self.guard.lock:
+            self.guard.recover()
+            new: dict[int, int] = {}  # decision -> position
+            for position, decision in enumerate(ids.tolist()):
+                if decision in self.pending and decision not in new:
+                    new[decision] = position
+                elif not (answered := decision in new or self.has_given(decision)) or on_repeat == "refuse":
+                    check_known_decision(where, decision, position, answered)
+            if new:
+                at = torch.tensor(list(new.values()), device=rewards.device)
+                self._learn(list(new), rewards[at], self.discount)
         return len(new)
-
-    @property
-    def open_decisions(self) -> Tensor:  # (n,)
-        """Ids of the decisions that wait for their reward, the oldest first."""
-        return self.pending.ids()
-
-    def is_open(self, id: Tensor) -> Tensor:  # (n,) -> (n,) bool
-        """Return which of these decisions wait for their reward."""
-        return torch.tensor([decision in self.pending for decision in id.tolist()], dtype=torch.bool)
-
-    def drop(self, id: Tensor) -> None:
-        """Stop waiting for the feedback of these decisions; ids that are not open are ignored."""
-        ids = id.reshape(-1).tolist() if isinstance(id, Tensor) else list(id)
-        self.pending.close([i for i in dict.fromkeys(ids) if i in self.pending])
-
-    def restore_open(
-        self,
-        id: Tensor,  # (n,)
-        x: Tensor,  # (n, d)
-        bandit: Tensor,  # (n,)
-    ) -> Tensor:  # (n,) bool
-        """Reopen decisions that were served before a restart, and continue the ids after them.
-
-        Returns which of them were opened; ids that this head has issued itself are left alone.
-        """
-        new = torch.tensor([not self.has_given(decision) for decision in id.tolist()], dtype=torch.bool)
-        if bool(new.any()):
-            self.pending.add(id[new], x[new], bandit[new] if self.policy.batch_shape else None)
-            self.continue_after(int(id[new][-1]))
-        return new
 
     def expected_reward(self, decision: Decision) -> Tensor:  # (*N,)
         """Return sum_i p_i mu_hat_i, whose gradient reaches beta (Eq. 13) and the encoder."""
@@ -228,9 +218,23 @@ class SoftUCBHead(DecisionIds):
         """
         if not self.features.normalise:
             raise ValueError("SoftUCBHead.calibrate: the head was constructed with normalise=False; use normalise=True")
-        check_nothing_open("SoftUCBHead.calibrate", len(self.pending))
-        self.features.fit(self.encoder(*inputs) for inputs in batches)
-        self.policy.reset(batch_shape=tuple(self.policy.batch_shape))
+        policy, buffers = self.policy, self.features._buffers
+        with self.guard.lock:
+            self.guard.recover()
+            check_nothing_open("SoftUCBHead.calibrate", len(self.pending))
+            fitted = self.features.fitted(self.encoder(*inputs) for inputs in batches)
+            fresh = policy.layout.fresh(tuple(policy.batch_shape), policy.ridge_alpha, policy.fresh_memory())
+            before, old = dict(buffers), policy.statistics
+
+            def write() -> None:
+                buffers.update(fitted)
+                policy.write(None, fresh)
+
+            def undo() -> None:
+                buffers.update(before)
+                policy.write(None, old)
+
+            self.guard.commit(write, undo)
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -238,7 +242,23 @@ class SoftUCBHead(DecisionIds):
         """Rebuild the statistics from past requests with the current encoder; returns the number of rewards used.
 
         Takes effect as a whole, or raises and changes nothing. Each batch is one step of forgetting, as a feedback call is.
-        Open decisions keep the features with which they were served. Write a checkpoint afterwards: the log does not
-        record it.
+        Open decisions keep the features with which they were served. ``serve`` and ``feedback`` of other threads wait until
+        it is done. Write a checkpoint afterwards: the log does not record it.
         """
-        return rebuild_statistics(self.policy, self.encode, batches, discount=self.discount)
+        with self.guard.lock:
+            self.guard.recover()
+            return rebuild_statistics(self.policy, self.encode, batches, discount=self.discount)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the state at one moment, also while other threads serve; the arguments are those of ``torch.nn.Module``."""
+        with self.guard.lock:
+            self.guard.recover()
+            return super().state_dict(*args, **kwargs)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Load a state as a whole, or raise and change nothing; the arguments are those of ``torch.nn.Module``."""
+        return load_whole(self.guard, self, lambda: super(SoftUCBHead, self).load_state_dict(state_dict, strict, assign))
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):  # type: ignore[no-untyped-def]
+        check_head_state("SoftUCBHead", state_dict, prefix, self.policy)
+        super()._load_from_state_dict(state_dict, prefix, *args)  # type: ignore[no-untyped-call]

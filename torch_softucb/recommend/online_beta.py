@@ -1,17 +1,21 @@
 """Beta that keeps learning while it serves (Eq. 15)."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from torch_softucb.checks import check_choice, check_finite, check_integer, check_number, check_shape
+from torch_softucb.errors import NumericalError
 from torch_softucb.functional.gradient import _reward_and_gradient
 from torch_softucb.functional.objective import _sum_width
 from torch_softucb.learning.dual import OnlineDual
 from torch_softucb.learning.online import online_step
 from torch_softucb.policies._checks import check_offered, check_policy
 from torch_softucb.policies.decision import Decision
+from torch_softucb.policies.guard import keep_values, load_whole
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.recommend._checks import check_dual, check_one_beta
 
@@ -30,7 +34,8 @@ class OnlineBeta(nn.Module):
         lr: learning rate; with ``auto``, a step is at most lr times the size of beta and of the estimates' errors.
         target_coverage: for ``eta="auto"``: the fraction of items for which |mu - mu_hat| <= beta width should hold.
 
-    The position in the horizon and the running sums are in ``state_dict``.
+    The position in the horizon and the running sums are in ``state_dict``. Changes are made under the policy's lock; a call
+    that raises changes nothing.
 
     Example:
         >>> policy = SoftUCBPolicy(dim=2)
@@ -101,12 +106,22 @@ class OnlineBeta(nn.Module):
         check_shape("OnlineBeta.observe", "reward", reward.shape, reward.shape == x.shape[:-1], f"{tuple(x.shape[:-1])}")
         check_finite("OnlineBeta.observe", "reward", reward)
         mu_hat, width = (value.squeeze(-1).reshape(-1) for value in (predicted.mu_hat, predicted.width))
-        dual.observe(mu_hat, width, reward.reshape(-1).to(mu_hat))
+        with policy.guard.lock:
+            policy.guard.recover()
+            undo = keep_values(dual.buffers())
+            policy.guard.commit(lambda: dual.observe(mu_hat, width, reward.reshape(-1).to(mu_hat)), undo)
 
-    @torch.no_grad()
     def step(self, decision: Decision) -> None:
         """Move beta by a batch of decisions."""
         (policy,) = self._policy
+        with policy.guard.lock:
+            policy.guard.recover()
+            undo = keep_values((*self.buffers(), policy.raw_beta))
+            policy.guard.commit(lambda: self._step(policy, decision), undo)
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def _step(self, policy: SoftUCBPolicy, decision: Decision) -> None:
         gamma = check_offered("OnlineBeta", "a gradient", decision.gamma, type(policy).__name__)
         slope = _reward_and_gradient(decision.probs, decision.mu_hat, decision.width, gamma)[1]
         bandits = policy.batch_shape.numel()
@@ -128,3 +143,14 @@ class OnlineBeta(nn.Module):
         self.decisions.add_(slope.numel())
         policy.raw_beta.add_(moved.gradient, alpha=self.lr)
         policy.project_()
+        if not math.isfinite(float(policy.raw_beta)):
+            raise NumericalError(
+                f"OnlineBeta.step: beta would become {float(policy.raw_beta)}; nothing was changed; use a smaller lr than "
+                f"{self.lr:g}"
+            )
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Load a state as a whole, or raise and change nothing; the arguments are those of ``torch.nn.Module``."""
+        return load_whole(
+            self._policy[0].guard, self, lambda: super(OnlineBeta, self).load_state_dict(state_dict, strict, assign)
+        )

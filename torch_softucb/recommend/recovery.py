@@ -1,16 +1,24 @@
 """Restore a head after a crash, from its last checkpoint and the log records written since."""
 
+import copy
 import os
-import pickle
-import zipfile
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from torch_softucb.atomic_io import unreadable_file, whole_file
+from torch_softucb.atomic_io import unreadable_file
+from torch_softucb.checked_files import load_checked, save_checked
+from torch_softucb.errors import JournalError
+from torch_softucb.policies.guard import load_whole
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.recommend.head import SoftUCBHead
+from torch_softucb.recommend.ids import issued_ends
+from torch_softucb.recommend.log.codec import Columns
+from torch_softucb.recommend.log.manifests import load_durable
 from torch_softucb.recommend.log.reader import log_records
 from torch_softucb.recommend.log.segments import Place, segments
 from torch_softucb.recommend.log.writer import DecisionLog
@@ -29,11 +37,11 @@ def save_checkpoint(
         learner: learner of the head's beta, if there is one.
     """
     log.commit()
-    state = {"head": head.state_dict(), "segment": log.place.segment, "record": log.place.record}
+    place = log.place  # before the state: records that other threads add meanwhile are replayed, which counts nothing twice
+    state = {"log": log.id, "segment": place.segment, "record": place.record, "head": head.state_dict()}
     if learner is not None:
         state["learner"] = learner.state_dict()
-    with whole_file(path) as file:
-        torch.save(state, file)
+    save_checked(path, state)
 
 
 def restart(
@@ -58,25 +66,66 @@ def restart(
         The number of log records after the checkpoint.
 
     Raises:
-        ValueError: if there is no log, the checkpoint cannot be read, or the two do not belong together.
+        ValueError: if there is no log, the checkpoint cannot be read, or it is of another log or ahead of this one. The head
+            is then unchanged.
+        JournalError: if the log is damaged.
     """
-    start = Place(0, 0) if checkpoint is None else _load(checkpoint, head, learner)
-    numbers = segments(Path(folder))
-    if not numbers:
+    folder = Path(folder)
+    if not segments(folder):
         raise ValueError(f"restart: {folder} holds no decision log; use the folder of the head's DecisionLog")
-    if start.segment > max(numbers):
-        raise ValueError(
-            f"restart: the checkpoint is ahead of the log in {folder}: they do not belong together; use the folder that "
-            "the checkpoint was saved with"
-        )
+    saved = None if checkpoint is None else _load(checkpoint, folder)
+    start = None if saved is None else Place(saved["segment"], saved["record"])
+    records = log_records(folder, start)
+    try:
+        first = [next(records)]  # raises if the log does not reach the checkpoint, before the head is changed
+    except StopIteration:
+        first = []
+    except JournalError:
+        raise
+    except ValueError as error:
+        raise _mismatch(checkpoint, folder, str(error)) from error
+    try:
+        scratch = _scratch(head, None if saved is None else saved["head"])
+        count = _replay(scratch, chain(first, records))
+        _commit(head, scratch, learner, saved or {})
+    except JournalError:
+        raise
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:  # a forged state may raise any
+        raise ValueError(f"restart: {checkpoint or folder}: {error}; the head is unchanged") from error
+    return count
+
+
+def _scratch(head: SoftUCBHead, saved: dict[str, Any] | None) -> SoftUCBHead:
+    """Return a copy of a head without its encoder, in the saved state if there is one."""
+    scratch = copy.deepcopy(head, {id(head.encoder): nn.Identity()})
+    if saved is not None:
+        scratch.load_state_dict({name: value for name, value in saved.items() if not name.startswith("encoder.")})
+    return scratch
+
+
+def _commit(head: SoftUCBHead, scratch: SoftUCBHead, learner: OnlineBeta | None, saved: dict[str, Any]) -> None:
+    """Give the head, and its learner, the state that the replay has led to, as one change."""
+    encoder = {name: value for name, value in saved.get("head", {}).items() if name.startswith("encoder.")}
+
+    def load() -> None:
+        head.load_state_dict(scratch.state_dict() | encoder, strict=bool(saved))
+        if learner is not None and "learner" in saved:
+            learner.load_state_dict(saved["learner"])
+
+    load_whole(head.guard, nn.ModuleList([head, *([] if learner is None else [learner])]), load)
+
+
+def _replay(head: SoftUCBHead, records: Iterable[tuple[str, Columns]]) -> int:
+    """Apply the records of a log to a head; returns their number."""
+    issued = issued_ends(head.stream, head.replicas)  # before the replay: threads may log ids out of order
     count, betas = 0, None
-    for record_type, columns in log_records(folder, start):
+    for record_type, columns in records:
         rows = {name: torch.from_numpy(values.copy()) for name, values in columns.items()}
         count += 1
         if record_type == "rewards":
             _repeat_feedback(head, rows["id"], rows["reward"])
             continue
-        new = head.restore_open(rows["id"], rows["x"], rows["bandit"])
+        new = head.restore_open(rows["id"], rows["x"], rows["bandit"], issued=issued)
         known = new & ~rows["beta"].isnan()
         if bool(known.any()) and isinstance(head.policy, SoftUCBPolicy) and head.policy.beta_module is None:
             betas = head.policy.beta.detach().clone() if betas is None else betas
@@ -86,16 +135,30 @@ def restart(
     return count
 
 
-def _load(checkpoint: str | os.PathLike[str], head: SoftUCBHead, learner: OnlineBeta | None) -> Place:
+def _mismatch(checkpoint: str | os.PathLike[str] | None, folder: Path, reason: str) -> ValueError:
+    return ValueError(
+        f"restart: the checkpoint {checkpoint} and the log in {folder} do not belong together: {reason}; use the folder "
+        "that the checkpoint was saved with; the head is unchanged"
+    )
+
+
+def _load(checkpoint: str | os.PathLike[str], folder: Path) -> dict[str, Any]:
+    """Return the contents of a checkpoint, which must be of this log."""
+    saved: dict[str, Any] = load_checked(checkpoint)
     try:
-        saved = torch.load(checkpoint, weights_only=True)
-        place = Place(saved["segment"], saved["record"])
-    except (RuntimeError, EOFError, KeyError, zipfile.BadZipFile, pickle.UnpicklingError, OSError) as error:
+        log, segment, record = saved["log"], saved["segment"], saved["record"]
+        if not (isinstance(log, str) and type(segment) is int and type(record) is int and isinstance(saved["head"], dict)):
+            raise KeyError("log, segment, record or head")
+        if segment < 0 or record < 0:
+            raise KeyError("segment and record must not be negative")
+    except (KeyError, TypeError) as error:
         raise unreadable_file(checkpoint, error) from error
-    head.load_state_dict(saved["head"])
-    if learner is not None and "learner" in saved:
-        learner.load_state_dict(saved["learner"])
-    return place
+    durable = load_durable(folder)
+    if log != durable.log:
+        raise _mismatch(checkpoint, folder, f"the checkpoint is of log {log}, and this is log {durable.log}")
+    if segment > max(segments(folder)):
+        raise _mismatch(checkpoint, folder, f"the checkpoint is ahead of the log, in segment {segment}")
+    return saved
 
 
 def _repeat_feedback(head: SoftUCBHead, ids: Tensor, reward: Tensor) -> None:  # (n,), (n,)

@@ -37,7 +37,9 @@ def rebuild_statistics(
     *,
     discount: float,
 ) -> int:
-    """Reset a policy and update it with past requests; on an error its statistics are restored.
+    """Compute the statistics that past requests lead to and give them to the policy; on an error it is unchanged.
+
+    The caller holds the lock: rewards that arrive in the meantime are added to the new statistics afterwards.
 
     Args:
         policy: policy to rebuild.
@@ -48,21 +50,19 @@ def rebuild_statistics(
     Returns:
         The number of rewards used.
     """
-    where, before, count = "SoftUCBHead.refit", policy.statistics, 0
-    policy.reset(batch_shape=tuple(policy.batch_shape))
-    try:
-        for batch in batches:
-            check_bandit_given(where, batch.bandit, policy.batch_shape)
-            features = encode(*batch.inputs)
-            _check_batch(where, batch, features.shape)
-            x = features[torch.arange(len(batch.arm), device=batch.arm.device), batch.arm]
-            policy.update(x, batch.reward.to(x.dtype), bandit=batch.bandit, discount=discount)
-            count += len(batch.arm)
-        if not count:
-            raise ValueError(f"{where}: at least one batch is needed, got none (an iterator that is used up?)")
-    except BaseException:
-        policy.statistics = before
-        raise
+    where, count = "SoftUCBHead.refit", 0
+    statistics = policy.layout.fresh(tuple(policy.batch_shape), policy.ridge_alpha, policy.fresh_memory())
+    for batch in batches:
+        check_bandit_given(where, batch.bandit, policy.batch_shape)
+        features = encode(*batch.inputs)
+        _check_batch(where, batch, features.shape)
+        x = features[torch.arange(len(batch.arm), device=batch.arm.device), batch.arm]
+        change = policy.updated(statistics, x, batch.reward.to(x.dtype), bandit=batch.bandit, discount=discount)
+        statistics = change.new if change.rows is None else statistics.index_copy_(0, change.rows, change.new)
+        count += len(batch.arm)
+    if not count:
+        raise ValueError(f"{where}: at least one batch is needed, got none (an iterator that is used up?)")
+    policy.write(None, statistics)
     return count
 
 
