@@ -6,6 +6,7 @@ import pytest
 import torch
 import yaml
 
+from torch_softucb.checked_files import add_checksum, save_checked
 from torch_softucb.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -50,6 +51,35 @@ def test_resume_goes_on(tmp_path, monkeypatch, capsys):
     assert torch.equal(again.policy.raw_beta, whole.policy.raw_beta)
 
 
+def test_resume_last_continues_the_interrupted_run_of_this_config_in_its_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runs = tmp_path / "lightning_logs"
+    whole = _train("--resume", "last")
+    assert "No interrupted run of this config: a new run." in capsys.readouterr().out
+    _train()
+    (runs / "version_1" / "finished").unlink()
+    (runs / "version_0" / "finished").unlink()
+    _train("--model.init_args.lr", "1.0")  # another config: not to be continued
+    (runs / "version_2" / "finished").unlink()
+    again = _train("--resume", "last")
+    assert "Resuming from lightning_logs/version_1/checkpoints/last.ckpt." in capsys.readouterr().out
+    assert torch.equal(again.policy.raw_beta, whole.policy.raw_beta)
+    assert again.final_regret == whole.final_regret
+    _train("--resume", "last")
+    assert "Resuming from lightning_logs/version_0/checkpoints/last.ckpt." in capsys.readouterr().out
+    assert len(list(runs.iterdir())) == 3
+
+
+def test_workers_that_torchrun_restarts_go_on_without_being_asked(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    _train("--checkpoint_every", "3")
+    file = tmp_path / "lightning_logs" / "version_0" / "checkpoints" / "last.ckpt"
+    assert torch.load(file, weights_only=True)["global_step"] == 3  # 4 steps, a checkpoint every 3
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    _train("--checkpoint_every", "3")
+    assert len(list((tmp_path / "lightning_logs").iterdir())) == 1
+
+
 def _refused(capsys, match, *extra, config="offline"):
     with pytest.raises(SystemExit) as stop:
         _train(*extra, config=config)
@@ -70,6 +100,8 @@ def _refused(capsys, match, *extra, config="offline"):
         (["--data.num_steps", "0"], "num_steps must be at least 1"),
         (["--data.noise_std", "-1"], "noise_std must be in"),
         (["--resume", "nowhere.ckpt"], "nowhere.ckpt"),
+        (["--resume", "last", "--trainer.logger", "false"], "--resume last: trainer.logger must be"),
+        (["--checkpoint_every", "0"], "checkpoint_every must be at least 1, got 0"),
     ],
 )
 def test_wrong_input_one_readable_error_nothing_written(extra, match, tmp_path, monkeypatch, capsys):
@@ -89,8 +121,27 @@ def test_wrong_checkpoints(tmp_path, monkeypatch, capsys):
     _refused(capsys, "cut short or not a checkpoint", "--resume", "short.ckpt")
     _refused(capsys, "another type of training", "--resume", saved, config="online")
     torch.save({"raw_beta": torch.tensor(1.0)}, tmp_path / "policy.pt")
+    _refused(capsys, "policy.pt: cannot be read (it does not end with a checksum", "--resume", "policy.pt")
+    add_checksum(tmp_path / "policy.pt")
     _refused(capsys, "expected the checkpoint of a training run", "--resume", "policy.pt")
     assert len(list((tmp_path / "lightning_logs").iterdir())) == 1  # none of these made a folder
+
+
+def test_a_checkpoint_without_its_parts_is_one_readable_error(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    saved = _stop_after_2_of_4(tmp_path)
+    capsys.readouterr()
+    for part, match in (
+        ("loops", "has no complete record of the training loop"),
+        ("hyper_parameters", "dim must be None, as in the checkpoint"),
+        ("state_dict", "state_dict and hyper_parameters must be dicts by name"),
+        ("pytorch-lightning_version", "expected the checkpoint of a training run"),
+    ):
+        state = torch.load(saved, weights_only=True)
+        del state[part]
+        save_checked(tmp_path / "part.ckpt", state)
+        _refused(capsys, "part.ckpt: ", "--resume", "part.ckpt")
+        _refused(capsys, match, "--resume", "part.ckpt")
 
 
 @pytest.mark.parametrize(

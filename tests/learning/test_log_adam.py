@@ -127,3 +127,27 @@ def test_a_group_that_says_nothing_is_not_positive():
     (beta.square() + other.square()).backward()
     optimizer.step()
     assert float(other.detach()) == pytest.approx(-0.9)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("exp_avg", torch.tensor([float("nan")] * 2)),
+        ("exp_avg", torch.ones(3)),
+        ("exp_avg_sq", -torch.ones(2)),
+        ("exp_avg_sq", torch.ones(2, dtype=torch.int64)),
+        ("tail", torch.tensor([float("inf")] * 2)),
+        ("step", torch.tensor(-1.0)),
+        ("hook", torch.ones(2)),
+    ],
+)
+def test_a_state_that_cannot_be_is_refused_and_changes_nothing(name, value):
+    beta = torch.nn.Parameter(torch.ones(2))
+    optimizer = RelativeAdam([{"params": [beta], "positive": True}], lr=0.1, steps=4)
+    beta.square().sum().backward()
+    optimizer.step()
+    before, state = copy.deepcopy(optimizer.state_dict()), copy.deepcopy(optimizer.state_dict())
+    state["state"][0][name] = value
+    with pytest.raises(ValueError, match=r"RelativeAdam.load_state_dict: the state of parameter 0 must be finite moments"):
+        optimizer.load_state_dict(state)
+    assert str(optimizer.state_dict()) == str(before)

@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from torch_softucb import ScheduleBeta, SituationBeta, SoftUCBPolicy
+from torch_softucb.checked_files import add_checksum, save_checked
 from torch_softucb.training import AtomicCheckpointIO, Family, FamilyDataModule, SoftUCBMeta, SoftUCBOffline
+from torch_softucb.training.checkpoint import CheckedModule
 
 RUN = """
 import logging, sys, time, torch, lightning as L
@@ -92,8 +94,9 @@ def test_100_kills_during_the_save_leave_a_whole_file(other_filesystem, tmp_path
     io.save_checkpoint(numbered(-1), path)
     before = -1
     for _ in range(100):
-        child = os.fork()  # tensors below torch's parallel grain: a forked child has no worker threads
+        child = os.fork()
         if child == 0:
+            torch.set_num_threads(1)  # a forked child has no worker threads
             while True:
                 before += 1
                 io.save_checkpoint(numbered(before), path)
@@ -182,3 +185,64 @@ def test_resumed_learning_goes_on_with_the_next_batch_rate_and_eta(make, tiny, f
         fit(model, data, callbacks=[_Keep(tmp_path / "middle.ckpt")] if resume is None else [], resume=resume)
         ends.append({name: value.clone() for name, value in model.state_dict().items()})
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+def _saved(tiny, fit, path):
+    model = SoftUCBOffline(dim=3, horizon=12)
+    fit(model, tiny(num_steps=2)).save_checkpoint(path, weights_only=False)
+    return torch.load(path, weights_only=True)  # plain torch reads it
+
+
+def test_a_checkpoint_of_plain_lightning_is_refused_until_it_gets_a_checksum(tiny, fit, tmp_path):
+    torch.save(_saved(tiny, fit, tmp_path / "a.ckpt"), tmp_path / "plain.ckpt")
+    for load in (AtomicCheckpointIO().load_checkpoint, SoftUCBOffline.load_from_checkpoint):
+        with pytest.raises(ValueError, match=r"plain.ckpt: cannot be read \(it does not end with a checksum"):
+            load(tmp_path / "plain.ckpt")
+    add_checksum(tmp_path / "plain.ckpt")
+    again = SoftUCBOffline.load_from_checkpoint(tmp_path / "plain.ckpt")
+    assert again.policy.beta == SoftUCBOffline.load_from_checkpoint(tmp_path / "a.ckpt").policy.beta
+    super(CheckedModule, SoftUCBOffline).load_from_checkpoint(tmp_path / "a.ckpt", weights_only=True)  # Lightning's own
+
+
+def _in_state(name, value):
+    return lambda saved: saved["state_dict"].update({name: value(saved["state_dict"][name])})
+
+
+WRONG = {
+    "beta NaN": (_in_state("policy.raw_beta", lambda beta: beta * float("nan")), "raw_beta must be finite"),
+    "V negative": (_in_state("policy.statistics", lambda rows: -rows), "statistics are impossible"),
+    "statistics of integers": (_in_state("policy.statistics", lambda rows: rows.long()), "must be torch.float64"),
+    "played beta NaN": (_in_state("played_beta", lambda beta: beta * float("nan")), "played_beta must be finite"),
+    "no hyperparameters": (lambda saved: saved.pop("hyper_parameters"), "dim must "),
+    "huge dim": (lambda saved: saved["hyper_parameters"].update(dim=20_000), "dim must "),
+    "state is a list": (lambda saved: saved.update(state_dict=[1]), "must be dicts by name, got list"),
+    "state holds numbers": (_in_state("played_beta", float), "'played_beta' in state_dict must be a tensor, got float"),
+    "a class elsewhere": (
+        lambda saved: saved["hyper_parameters"].update(optimizer={"class_path": "antigravity.Fly"}),
+        "names the class 'antigravity.Fly', and would import it",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_an_impossible_checkpoint_is_refused_by_name_and_changes_nothing(case, tiny, fit, tmp_path):
+    change, match = WRONG[case]
+    saved = _saved(tiny, fit, tmp_path / "a.ckpt")
+    change(saved)
+    save_checked(tmp_path / "wrong.ckpt", saved)
+    with pytest.raises(ValueError, match=f"wrong.ckpt: .*{match}"):
+        SoftUCBOffline.load_from_checkpoint(tmp_path / "wrong.ckpt")
+    model = SoftUCBOffline(dim=3, horizon=12)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(ValueError, match=f"wrong.ckpt: .*{match}"):
+        fit(model, tiny(num_steps=4), resume=tmp_path / "wrong.ckpt")
+    assert all(value.equal(before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_family_checks_its_checkpoints_too(tmp_path):
+    model = SoftUCBMeta(beta=SituationBeta(horizon=12))
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    state["beta.linear.bias"].fill_(float("nan"))
+    save_checked(tmp_path / "nan.ckpt", {"pytorch-lightning_version": "2.6.6", "state_dict": state})
+    with pytest.raises(ValueError, match=r"nan.ckpt: SoftUCBMeta: beta.linear.bias must be finite"):
+        SoftUCBMeta.load_from_checkpoint(tmp_path / "nan.ckpt")

@@ -46,6 +46,22 @@ class RelativeAdam(torch.optim.Adam):
         groups = ({"params": positive, "positive": True}, {"params": free, "positive": False})
         return cls([group for group in groups if group["params"]], lr=lr, steps=steps)
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a state of the same parameters; raise ValueError and change nothing if it cannot be one.
+
+        Moments and the sum of tail averaging must be finite and have the shape of their parameter; second moments and
+        step numbers must not be negative.
+        """
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        for index, state in state_dict.get("state", {}).items():
+            fits = type(index) is int and 0 <= index < len(parameters) and isinstance(state, dict)
+            if not fits or not _is_possible(state, parameters[index]):
+                raise ValueError(
+                    f"RelativeAdam.load_state_dict: the state of parameter {index!r} must be finite moments of its shape; "
+                    "nothing was changed"
+                )
+        super().load_state_dict(state_dict)
+
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Take one step; see :meth:`torch.optim.Optimizer.step`."""
@@ -78,3 +94,15 @@ class RelativeAdam(torch.optim.Adam):
         state["tail"] = state["tail"] + parameter if "tail" in state else parameter.clone()
         if done == self.steps:
             parameter.copy_(state["tail"] / (self.steps - self.steps // 2))
+
+
+def _is_possible(state: dict[str, Any], parameter: torch.Tensor) -> bool:
+    """Whether the state of a parameter can be one of :class:`RelativeAdam`."""
+    if not {"step", "exp_avg", "exp_avg_sq"} <= set(state) <= {"step", "exp_avg", "exp_avg_sq", "tail"}:
+        return False
+    for name, value in state.items():
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point() or not bool(value.isfinite().all()):
+            return False
+        if value.shape != (() if name == "step" else parameter.shape):
+            return False
+    return not bool((state["exp_avg_sq"] < 0).any()) and float(state["step"]) >= 0

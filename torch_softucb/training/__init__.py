@@ -7,10 +7,12 @@ from torch_softucb.problems.family import Family
 from torch_softucb.training.checkpoint import AtomicCheckpointIO
 from torch_softucb.training.dashboard import Dashboard
 from torch_softucb.training.data import BanditDataModule, FamilyDataModule
+from torch_softucb.training.merge import MergeStatistics
 from torch_softucb.training.meta import SoftUCBMeta
 from torch_softucb.training.module import SoftUCBModule
 from torch_softucb.training.offline import SoftUCBOffline
 from torch_softucb.training.online import SoftUCBOnline
+from torch_softucb.training.runs import Run, last_run
 from torch_softucb.training.trainer import trainer_for
 
 __all__ = [
@@ -21,10 +23,13 @@ __all__ = [
     "Episode",
     "Family",
     "FamilyDataModule",
+    "MergeStatistics",
     "RelativeAdam",
+    "Run",
     "SoftUCBMeta",
     "SoftUCBModule",
     "SoftUCBOffline",
     "SoftUCBOnline",
+    "last_run",
     "trainer_for",
 ]

@@ -39,6 +39,12 @@ class Dashboard(L.Callback):
         if writer is not None:
             writer.add_custom_scalars(LAYOUT)
 
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int) -> None:
+        """Hand the rows of the steps before to the operating system: a killed run keeps what it has logged."""
+        writer = self._writer(trainer)
+        if writer is not None:
+            writer.flush()
+
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:

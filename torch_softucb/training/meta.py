@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import lightning as L
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
@@ -12,10 +11,11 @@ from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.estimators.score_function import trajectory
 from torch_softucb.policies import LinUCB, SoftUCBPolicy
 from torch_softucb.policies.beta import BetaModule, SituationBeta
+from torch_softucb.training.checkpoint import CheckedModule
 from torch_softucb.training.data import planned_steps
 
 
-class SoftUCBMeta(L.LightningModule):
+class SoftUCBMeta(CheckedModule):
     """Learn a module that computes beta from the situation, over problems of all sizes.
 
     Every step plays one member of a :class:`~torch_softucb.training.Family` and follows the gradient of the whole

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-import lightning as L
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
@@ -15,15 +14,17 @@ from torch_softucb.errors import BetaWarning
 from torch_softucb.learning.dual import Dual
 from torch_softucb.learning.episode import Episode
 from torch_softucb.policies import BanditPolicy, SoftUCBPolicy
+from torch_softucb.policies.state_checks import check_parameters
 from torch_softucb.simulation._checks import check_compile, check_same_world
 from torch_softucb.training._checks import check_checkpoint_dim, check_checkpoint_state, check_episodes
+from torch_softucb.training.checkpoint import CheckedModule
 from torch_softucb.training.data import BanditDataModule, planned_steps
 from torch_softucb.training.validation import OWN, RegretCurves, baselines, gather_trajectories, validation_row
 
 RECORDED = ("gamma", "num_suboptimal", "entropy", "coverage", "probs", "beta")
 
 
-class SoftUCBModule(L.LightningModule):
+class SoftUCBModule(CheckedModule):
     """Base class of the two trainers. It owns the policy and the settings of its objective.
 
     Args:
@@ -158,9 +159,11 @@ class SoftUCBModule(L.LightningModule):
 
     def check_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Raise if this module cannot continue from the checkpoint."""
-        where = type(self).__name__
-        check_checkpoint_state(where, self.state_dict().keys(), checkpoint["state_dict"].keys())
-        check_checkpoint_dim(where, self.policy.dim, checkpoint["hyper_parameters"]["dim"])
+        where, state = type(self).__name__, checkpoint["state_dict"]
+        check_checkpoint_state(where, self.state_dict().keys(), state.keys())
+        check_checkpoint_dim(where, self.policy.dim, checkpoint.get("hyper_parameters", {}).get("dim"))
+        self.policy.check_state(state, prefix="policy.")
+        check_parameters(where, self, state, skip=("policy.statistics",))
 
     def check_data(self, data: BanditDataModule) -> None:
         """Raise if these data do not fit this trainer."""
@@ -173,9 +176,14 @@ class SoftUCBModule(L.LightningModule):
         if stage == "fit" and isinstance(data, BanditDataModule):
             self.check_data(data)
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Check the checkpoint before it is loaded."""
-        self.check_checkpoint(checkpoint)
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Save the position on the x-axis, from which a resumed run continues its curves."""
+        checkpoint["axis_value"] = self.axis_value
+
+    def on_train_start(self) -> None:
+        """Validate if the checkpoint is that of the last step, after which there is no epoch to end."""
+        if self.trainer.fit_loop.done:
+            self.on_train_epoch_end()
 
     def on_train_epoch_end(self) -> None:
         """Validate the final beta, if training continued after the last validation."""

@@ -250,6 +250,7 @@ class SoftUCBOnline(SoftUCBModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the trajectories in progress."""
+        super().on_save_checkpoint(checkpoint)
         if self.simulation is not None:
             checkpoint["simulation"] = self.simulation.state_dict()
 

@@ -9,34 +9,43 @@ import lightning as L
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
+from torch_softucb.checks import check_integer
 from torch_softucb.training.checkpoint import AtomicCheckpointIO
 from torch_softucb.training.dashboard import Dashboard
 from torch_softucb.training.module import SoftUCBModule
+from torch_softucb.training.runs import Run, RunGuard
 from torch_softucb.training.tags import BASELINES
 
 
-def trainer_for(log_dir: str | Path = "lightning_logs", **trainer_kwargs: Any) -> L.Trainer:
+def trainer_for(
+    log_dir: str | Path = "lightning_logs", *, run: Run | None = None, checkpoint_every: int = 1, **trainer_kwargs: Any
+) -> L.Trainer:
     """Build a Lightning trainer with this project's logger, dashboard, checkpoints and progress bar.
 
     Args:
         log_dir: folder of the TensorBoard runs.
+        run: run of :func:`last_run` to continue in its folder; pass ``ckpt_path=run.checkpoint`` to ``fit``.
+        checkpoint_every: training steps between two checkpoints.
         **trainer_kwargs: arguments of :class:`lightning.Trainer` that replace the defaults.
     """
-    return L.Trainer(**(trainer_defaults(str(log_dir)) | trainer_kwargs))
+    return L.Trainer(**(trainer_defaults(str(log_dir), run=run, checkpoint_every=checkpoint_every) | trainer_kwargs))
 
 
-def trainer_defaults(log_dir: str) -> dict[str, Any]:
+def trainer_defaults(log_dir: str, *, run: Run | None = None, checkpoint_every: int = 1) -> dict[str, Any]:
     """Return the trainer arguments that :func:`trainer_for` starts from."""
+    every = check_integer("trainer_for", "checkpoint_every", checkpoint_every, low=1)
+    options = {} if run is None else run.logger_options
     return {
         "max_epochs": 1,
         "log_every_n_steps": 1,
         "num_sanity_val_steps": 0,
         "val_check_interval": 0.2,
         "enable_model_summary": False,
-        "logger": TensorBoardLogger(save_dir=".", name=log_dir, default_hp_metric=False),
+        "logger": TensorBoardLogger(save_dir=".", name=log_dir, default_hp_metric=False, **options),
         "callbacks": [
-            ModelCheckpoint(filename="last", every_n_train_steps=1, enable_version_counter=False),
+            ModelCheckpoint(filename="last", every_n_train_steps=every, enable_version_counter=False),
             Dashboard(),
+            RunGuard(),
         ],
         "plugins": [AtomicCheckpointIO()],
     }
@@ -70,4 +79,5 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message=".*LightningCLI's args parameter.*")
     warnings.filterwarnings("ignore", category=DeprecationWarning, module="lightning.pytorch.cli")
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")  # a run that is resumed
     warnings.filterwarnings("ignore", message=".*functional.all_gather is deprecated.*")
