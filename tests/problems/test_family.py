@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from tests.statistics_checks import FALSE_ALARM, assert_frequencies, every_seed, frequency_p
 from torch_softucb.problems._checks import check_range
 from torch_softucb.problems.family import Family
 
@@ -23,11 +24,16 @@ def test_members_lie_within_the_family_and_depend_on_their_seed():
     assert SMALL.member(seed=3) == members[3]
 
 
-def test_settings_are_uniform_on_a_logarithmic_scale():
-    """Half of the draws from (1, 10000) are below 100, a quarter below 10: within 5 standard deviations of 400 draws."""
-    horizons = torch.tensor([float(Family(horizon=(1, 10_000)).member(seed=seed).horizon) for seed in range(400)])
-    assert abs((horizons < 100).double().mean() - 0.5) < 5 * (0.25 / 400) ** 0.5
-    assert abs((horizons < 10).double().mean() - 0.25) < 5 * (0.1875 / 400) ** 0.5
+@every_seed
+def test_settings_are_uniform_on_a_logarithmic_scale(seed):
+    """Each factor of 10 within (1, 10000) has a quarter of 400 draws, by chi-square; false alarms 1e-6."""
+    family = Family(horizon=(1, 10_000))
+    horizons = torch.tensor([float(family.member(seed=400 * seed + i).horizon) for i in range(400)])
+    # a horizon is rounded: those below 9.5 are the single digits
+    shares = torch.tensor([1, 9.5, 99.5, 999.5, 10_000]).log10().diff() / 4
+    counts = torch.histogram(horizons, torch.tensor([0.0, 9.5, 99.5, 999.5, 1e5])).hist
+    assert_frequencies(counts.tolist(), shares.tolist())
+    assert frequency_p([100 * count for count in (1, 9, 90, 300)], shares.tolist()) < FALSE_ALARM  # uniform ones
 
 
 def test_problems_of_a_member_have_its_size_its_drift_and_their_own_noise():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.statistics_checks import FALSE_ALARM, assert_frequencies, every_seed, frequency_p
 from torch_softucb.problems import rating_problem, user_features, users_problem
 
 
@@ -30,15 +31,17 @@ def test_the_intercept_is_a_constant_and_lengths_stay_1():
     np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1)
 
 
-def test_users_are_drawn_without_replacement_from_many(seeded):
+@every_seed
+def test_users_are_drawn_without_replacement_from_many(seed, seeded):
     table = np.random.default_rng(1).random((2000, 9))
     table[:, -1] = np.arange(2000)  # the rating of the target names the user
-    means = rating_problem(table, num_problems=300, num_arms=50, dim=4, generator=seeded(0), dtype=torch.double).means
+    means = rating_problem(table, num_problems=300, num_arms=50, dim=4, generator=seeded(seed), dtype=torch.double).means
     assert all(len(set(row.tolist())) == 50 for row in means)
     counts = torch.bincount(means.long().flatten(), minlength=2000).double()
-    chi = ((counts - 7.5).square() / 7.5).sum().item()
-    assert abs(chi - 1999) < 5 * (2 * 1999) ** 0.5  # every user as often
-    again = rating_problem(table, num_problems=3, num_arms=50, dim=4, generator=seeded(0), dtype=torch.double).means
+    assert_frequencies(counts.view(100, 20).sum(-1).tolist(), [0.01] * 100)  # every user as often; false alarms 1e-6
+    counts[:100] *= 2  # power: 5% of the users twice as often
+    assert frequency_p(counts.view(100, 20).sum(-1).tolist(), [0.01] * 100) < FALSE_ALARM
+    again = rating_problem(table, num_problems=3, num_arms=50, dim=4, generator=seeded(seed), dtype=torch.double).means
     assert again.equal(means[:3])
 
 

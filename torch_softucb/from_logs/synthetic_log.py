@@ -51,7 +51,7 @@ def epsilon_greedy_log(
     check_divides(where, "decisions", check_integer(where, "decisions", decisions, low=1), "requests in a batch", batch)
     check_one_problem(where, problem.batch_shape)
     policy = EpsilonGreedy(problem.dim, epsilon=epsilon, dtype=problem.arms.dtype, device=problem.arms.device)
-    head = SoftUCBHead(nn.Identity(), policy, seed=seed)
+    head = SoftUCBHead(nn.Identity(), policy, seed=seed, replica=0)
     generator = torch.Generator(problem.arms.device).manual_seed(seed)
     candidates = torch.arange(problem.num_arms)
     arms = problem.arms.expand(batch, -1, -1)
