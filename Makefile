@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .venv-peers
 
-.PHONY: demo test long fast lint check reproduce worth bench clean
+.PHONY: demo test long fast lint check reproduce worth trust bench clean
 
-$(READY): setup.cfg pyproject.toml constraints.txt
+$(READY): setup.cfg pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements.lock
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[dev]'
 	touch $@
 
 demo: $(READY)  ## learn beta offline and compare it with the baselines: table, plot, TensorBoard run
@@ -18,8 +19,8 @@ demo: $(READY)  ## learn beta offline and compare it with the baselines: table, 
 test: $(READY)  ## tests and docstring examples, without the long ones
 	$(BIN)/python -m pytest -q -m 'not long' $(ARGS)
 
-long: $(READY)  ## tests that take minutes each
-	$(BIN)/python -m pytest -q -m long $(ARGS)
+long: $(READY)  ## tests that take minutes each, and the properties with ten times as many examples
+	$(BIN)/python -m pytest -q -m 'long or hypothesis' --hypothesis-profile=long $(ARGS)
 
 fast: $(READY)  ## tests that take seconds
 	$(BIN)/python -m pytest -q -m 'not slow and not long' $(ARGS)
@@ -42,6 +43,9 @@ reproduce: $(READY)  ## all tables and figures of the paper, and results/REPORT.
 
 worth: $(READY)  ## compare learned with tuned betas, results/WORTH.md (ARGS=--quick: small sizes)
 	$(BIN)/python scripts/worth.py all $(ARGS)
+
+trust: $(READY)  ## measure the reliability goals, results/TRUST.md (ARGS=--quick: small sizes)
+	$(BIN)/python scripts/trust.py $(ARGS)
 
 bench: $(READY) $(PEERS)/.ready  ## benchmarks, as ratios measured side by side
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -4,8 +4,10 @@ import pytest
 import torch
 from hypothesis import settings
 
-settings.register_profile("project", deadline=None, derandomize=True)
-settings.load_profile("project")
+# the same examples in every run; `make long` runs ten times as many with --hypothesis-profile=long
+settings.register_profile("short", max_examples=100, deadline=None, derandomize=True)
+settings.register_profile("long", parent=settings.get_profile("short"), max_examples=1000)
+settings.load_profile("short")
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """Time that the recommender's head adds to a request: decision, log entry and feedback."""
 
+import itertools
 import tempfile
 from collections.abc import Callable
 from statistics import median
@@ -35,10 +36,14 @@ def logging(folder: str, group: int) -> dict[str, Callable[[], float]]:
         candidates = torch.arange(50).expand(n, 50)
         log = DecisionLog(f"{folder}/{n}", group=group)
 
-        def job(log: DecisionLog = log, served: Any = served, candidates: Any = candidates, n: int = n) -> float:
+        ids = itertools.count()
+
+        def job(
+            log: DecisionLog = log, served: Any = served, candidates: Any = candidates, n: int = n, ids: Any = ids
+        ) -> float:
             def calls() -> None:
                 for _ in range(20 * group // n):
-                    log.decisions(served, candidates=candidates)
+                    log.decisions(served._replace(id=served.id + n * next(ids)), candidates=candidates)  # each id once
                 log.commit()
 
             return us(calls) / (20 * group)

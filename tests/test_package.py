@@ -13,8 +13,8 @@ import torch_softucb
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "torch_softucb"
-LAYERS = ["errors", "checks", "atomic_io", "rng", "functional", "problems", "policies", "simulation", "learning"]
-LAYERS += ["recommend", "from_logs", "training", "cli"]
+LAYERS = ["errors", "checks", "atomic_io", "checked_files", "rank_state", "rng", "functional", "problems", "policies"]
+LAYERS += ["simulation", "learning", "recommend", "from_logs", "training", "cli"]
 MODULES = sorted(file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py")
 PACKAGES = sorted(file for file in PACKAGE.rglob("__init__.py") if file.parent != PACKAGE)
 HEAVY = ("lightning", "matplotlib", "pandas", "pyarrow", "scipy", "rich")

@@ -26,6 +26,7 @@ from torch_softucb.policies.beta.network import SituationBeta
 from torch_softucb.policies.beta.schedule import ScheduleBeta
 from torch_softucb.policies.beta.segment import SegmentBeta
 from torch_softucb.policies.decision import Decision
+from torch_softucb.policies.rank_merger import RankMerger
 from torch_softucb.policies.serialization import load_policy, save_policy
 from torch_softucb.problems import synthetic_problem
 from torch_softucb.problems.base import BanditProblem
@@ -49,6 +50,7 @@ __all__ = [
     "LinUCB",
     "NumericalError",
     "PhasedElimination",
+    "RankMerger",
     "ScheduleBeta",
     "SegmentBeta",
     "SituationBeta",
