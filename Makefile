@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .venv-peers
+# two workers on two cores; each takes half of the tests and, when it is done, some of the other's
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(or $(WORKERS),2) --dist worksteal
 
 .PHONY: demo test long fast lint check reproduce worth trust bench clean
 
@@ -17,13 +19,13 @@ demo: $(READY)  ## learn beta offline and compare it with the baselines: table, 
 	$(BIN)/python scripts/demo.py $(ARGS)
 
 test: $(READY)  ## tests and docstring examples, without the long ones
-	$(BIN)/python -m pytest -q -m 'not long' $(ARGS)
+	$(PYTEST) -m 'not long' $(ARGS)
 
 long: $(READY)  ## tests that take minutes each, and the properties with ten times as many examples
-	$(BIN)/python -m pytest -q -m 'long or hypothesis' --hypothesis-profile=long $(ARGS)
+	$(PYTEST) -m 'long or hypothesis' --hypothesis-profile=long $(ARGS)
 
 fast: $(READY)  ## tests that take seconds
-	$(BIN)/python -m pytest -q -m 'not slow and not long' $(ARGS)
+	$(PYTEST) -m 'not slow and not long' $(ARGS)
 
 lint: $(READY)  ## ruff, mypy --strict, the prose word list
 	$(BIN)/ruff check .

@@ -221,7 +221,7 @@ TABLE = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("dim", TABLE)
 @pytest.mark.parametrize("delta", [0.9, 0.99, 0.999, None])
 def test_the_regret_table_on_fresh_problems(dim, delta, seeded):
@@ -235,7 +235,7 @@ def test_the_regret_table_on_fresh_problems(dim, delta, seeded):
         assert abs(total.mean().item() - want) < 3 * error + 0.5
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_memory_at_4096_trajectories_of_1024_rounds():
     """Less than 300 MB above the import, as the operating system counts it, in a process of its own."""
     script = """

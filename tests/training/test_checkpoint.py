@@ -53,10 +53,8 @@ def _curve(folder):
     return dict(line.split(" ", 1) for line in (folder / "curve").read_text().splitlines())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", ["offline", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("online", "online_auto"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["offline", "online", "online_auto"])
 def test_a_killed_run_resumed_ends_bit_identical(kind, tmp_path):
     whole = tmp_path / "whole"
     assert _start(kind, whole).wait(120) == 0

@@ -9,7 +9,7 @@ from torch_softucb.training import SoftUCBOffline, SoftUCBOnline
 pytest.importorskip("ninja", reason="needs ninja, and a C++ compiler")
 
 
-@pytest.mark.parametrize("compile", ["native", pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("compile", ["native", pytest.param(True, marks=pytest.mark.long)])
 def test_offline(compile, fit, tiny):
     betas = []
     for mode in (False, compile):
@@ -20,7 +20,7 @@ def test_offline(compile, fit, tiny):
     assert betas[0] != 1.0
 
 
-@pytest.mark.parametrize("compile", ["native", pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("compile", ["native", pytest.param(True, marks=pytest.mark.long)])
 def test_online(compile, fit, tiny):
     curves = []
     for mode in (False, compile):

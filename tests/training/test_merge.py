@@ -20,7 +20,7 @@ def _run(folder, processes):
     return [torch.load(folder / f"{processes}_{rank}.pt", weights_only=True) for rank in range(processes)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_2_and_4_processes_learn_what_one_learns(tmp_path):
     (one,) = _run(tmp_path, 1)
     layout = SoftUCBPolicy(3).layout

@@ -162,7 +162,7 @@ head.reseed(0, replica=int(sys.argv[2]))
 print("ready", flush=True)
 turns, refused = 0, 0
 end = time.monotonic() + float(sys.argv[3])
-while time.monotonic() < end:
+while time.monotonic() < end or turns == 0:
     try:
         log = DecisionLog(sys.argv[1], segment_bytes=20_000)
     except JournalError as error:
