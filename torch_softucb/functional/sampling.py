@@ -73,7 +73,9 @@ def draw_arm(
 def _draw_arm(probs: Tensor, uniform: Tensor) -> Tensor:  # (*B, K), (*B,) -> (*B,)
     if probs.dim() == 1 and probs.is_cpu and not (probs.requires_grad or torch.compiler.is_compiling()):
         return draw_one((probs if probs.dtype in _IN_NUMPY else probs.double()).numpy(), uniform.item())
-    cdf = probs.contiguous().double().cumsum(-1)  # in this order: copying float64 numbers into place takes longer
+    sums = probs.contiguous().double()  # in this order: copying float64 numbers into place takes longer
+    fresh = not (probs.dtype == torch.float64 and probs.is_contiguous())
+    cdf = sums.cumsum_(-1) if fresh else sums.cumsum(-1)  # in place where the numbers are a copy
     threshold = (uniform.double() * cdf.select(-1, -1)).unsqueeze(-1)  # rounding leaves the last entry slightly off 1
     # right=True skips leading arms of probability 0; uniform < 1 keeps the threshold below the last entry
     arm = torch.searchsorted(cdf, threshold, right=True).squeeze(-1)
