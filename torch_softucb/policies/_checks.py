@@ -127,7 +127,7 @@ def check_statistics(where: str, mu_hat: Tensor) -> None:
         )
 
 
-def check_decision(where: str, beta: Tensor, gamma: Tensor, top: Tensor) -> None:
+def check_decision(where: str, beta: Tensor, gamma: Tensor, top: Tensor, peak: Tensor) -> None:
     """Raise NumericalError, naming the culprit, if the largest index or the coldness of a decision is NaN or infinite.
 
     Args:
@@ -135,11 +135,12 @@ def check_decision(where: str, beta: Tensor, gamma: Tensor, top: Tensor) -> None
         beta: confidence width, ``()`` or ``(*B,)``.
         gamma: coldness that the decision uses, ``(*B,)``.
         top: largest index of the allowed arms, ``(*B,)``; NaN or inf in beta, mean or width always reaches it.
+        peak: ``gamma * top``, which the softmax needs anyway; finite only where both are.
     """
-    if not values_readable(top) or math.isfinite((top.detach() + gamma.detach()).sum().item()):
+    if not values_readable(peak) or math.isfinite((peak.detach() if peak.requires_grad else peak).sum().item()):
         return
     if bool(top.isfinite().all()) and bool(gamma.isfinite().all()):
-        return  # only the sum overflowed
+        return  # only the product or the sum overflowed
     raise decision_error(where, beta.detach().flatten().tolist(), bool(top.isfinite().all()))
 
 

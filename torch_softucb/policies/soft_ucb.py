@@ -121,9 +121,10 @@ class SoftUCBPolicy(LearnableConfidence):
         else:
             fresh = _coldness(source, self.delta, mask, s_max)
         gamma = estimate.gamma.to(fresh.dtype).expand(fresh.shape) if self.coldness == "lagged" else fresh  # D6
-        check_decision(type(self).__name__, beta, gamma, s_max)
+        peak = gamma * s_max
+        check_decision(type(self).__name__, beta, gamma, s_max, peak)
         return Decision(
-            probs=_softmax(gamma.unsqueeze(-1) * index, mask, top=gamma * s_max),  # Eq. 8; gamma is never below 0
+            probs=_softmax(gamma.unsqueeze(-1) * index, mask, top=peak),  # Eq. 8; gamma is never below 0
             index=index,
             mu_hat=estimate.mu_hat,
             width=estimate.width,
