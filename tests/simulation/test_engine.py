@@ -125,5 +125,5 @@ def test_a_policy_that_does_not_fit_the_problem_is_refused(policy, error, match,
 
 
 def test_an_unknown_option_is_refused(seeded):
-    with pytest.raises(TypeError, match="options are gradient, scores, discount, compile, got gradeint"):
+    with pytest.raises(TypeError, match="options are gradient, scores, discount, compile, horizon, got gradeint"):
         Simulation(SoftUCBPolicy(10), synthetic_problem(num_problems=2, generator=seeded(0)), gradeint=True)

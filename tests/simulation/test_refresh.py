@@ -134,3 +134,13 @@ def test_when_a_refresh_is_due(seeded):
     one, long = (Refresh(problem, ArmFeatures(problem), alpha) for alpha in (1.0, 1e-6))
     assert [t for t in range(5000) if one.due(t)] == [2048, 3072, 4096]
     assert [t for t in range(1100) if long.due(t)] == [*range(1, 65), 128, 256, 512, 1024]
+
+
+def test_a_known_horizon_keeps_sums_only_for_refreshes_before_it(seeded):
+    problem, policy = _problem(seeded, num_problems=3), LinUCB(10, beta=0.5)
+    short, long = (Simulation(policy, problem, generator=seeded(1), horizon=horizon) for horizon in (2047, 2049))
+    assert short.state.arm_sums is None
+    assert long.state.arm_sums is not None
+    list(short.play(2047))
+    with pytest.raises(ValueError, match=r"built for 2047 rounds, got 2047 \+ 1; build it with a larger horizon"):
+        next(short.play(1))

@@ -20,7 +20,7 @@ from torch_softucb.simulation.backends.native import Native
 from torch_softucb.simulation.environment import Environment
 from torch_softucb.simulation.fixed_arms import FixedArms
 from torch_softucb.simulation.forgetting import ForgettingArms
-from torch_softucb.simulation.refresh import Refresh
+from torch_softucb.simulation.refresh import LONGEST, Refresh
 from torch_softucb.simulation.saved_state import check_finite_numbers
 from torch_softucb.simulation.scores import check_has_scores
 from torch_softucb.simulation.state import PlayState
@@ -53,6 +53,7 @@ class PlayOptions(TypedDict, total=False):
     scores: bool
     discount: float
     compile: bool | str
+    horizon: int
 
 
 class Simulation:
@@ -69,7 +70,8 @@ class Simulation:
         **options: ``gradient`` (default False), whether rounds carry the terms of Eq. 13; ``scores`` (False), whether they
             carry the ``SCORES``, the parts of the gradient of a whole trajectory; ``discount`` (1.0), weight in (0, 1] that
             earlier observations keep per round; ``compile`` (False), backend of the rounds that are not recorded: False
-            (eager), True (torch.compile) or ``"native"`` (C++).
+            (eager), True (torch.compile) or ``"native"`` (C++); ``horizon`` (None), the most rounds that will be
+            played, if known: sums for :class:`~torch_softucb.simulation.refresh.Refresh` are kept only if it is due by then.
 
     Example:
         >>> from torch_softucb import SoftUCBPolicy, synthetic_problem
@@ -111,7 +113,9 @@ class Simulation:
             ForgettingArms(features, discount=discount, ridge_alpha=policy.ridge_alpha) if forgets else FixedArms(features)
         )
         self.policy, self.problem, self.environment = policy, problem, Environment(problem)
-        self._refresh = Refresh(problem, features, policy.ridge_alpha, forgets=forgets)
+        self._horizon = check_integer("Simulation", "horizon", options["horizon"], low=1) if "horizon" in options else None
+        longest = LONGEST if self._horizon is None else self._horizon
+        self._refresh = Refresh(problem, features, policy.ridge_alpha, forgets=forgets, horizon=longest)
         self.state = PlayState.fresh(
             policy,
             problem,
@@ -156,6 +160,11 @@ class Simulation:
         """
         check_integer("Simulation.play", "rounds", rounds, low=0)
         state, end = self.state, self.t + rounds
+        if self._horizon is not None and end > self._horizon:
+            raise ValueError(
+                f"Simulation.play: the simulation was built for {self._horizon} rounds, got {self.t} + {rounds}; "
+                "build it with a larger horizon"
+            )
         state.check_finite()
         check_finite_numbers("rollout: the mean rewards of the problem", self.environment.means)
         self._warn_if_mostly_recorded(recorded, range(state.t, end))

@@ -12,7 +12,7 @@ from torch_softucb.simulation.trajectory import Round
 _ERROR = 2.0**-12  # largest t |x|^2 / alpha times eps that is left alone; the relative error of a width is a third of it
 _PERIOD = 1024  # rounds between refreshes, after those at powers of 2
 _FIRST = 64  # rounds after each of which a trajectory is recomputed if a single round exceeds the limit
-_HORIZON = 2**20  # rounds within which a refresh must be due for sums to be kept
+LONGEST = 2**20  # rounds of a simulation whose horizon is not known
 _NUMBERS = 2**20  # features that are converted to float64 at once
 
 
@@ -30,16 +30,25 @@ class Refresh:
         features: features of their arms.
         ridge_alpha: ridge weight alpha.
         forgets: whether older observations are discounted; the estimates are then recomputed every round anyway.
+        horizon: number of rounds within which a refresh must be due for sums to be kept.
     """
 
-    def __init__(self, problem: BanditProblem, features: ArmFeatures, ridge_alpha: float, *, forgets: bool = False) -> None:
+    def __init__(
+        self,
+        problem: BanditProblem,
+        features: ArmFeatures,
+        ridge_alpha: float,
+        *,
+        forgets: bool = False,
+        horizon: int = LONGEST,
+    ) -> None:
         self.features, self.ridge_alpha = features, ridge_alpha
         ratio = features.norm_sq.amax(0).double() / ridge_alpha
         self._ratio = ratio.expand(problem.batch_shape)  # (*B,) largest |x|^2 / alpha
         self._limit = _ERROR / torch.finfo(problem.means.dtype).eps
         self._largest = float(self._ratio.amax())
         self._plays: list[tuple[Tensor, Tensor]] = []  # arms and rewards that are not in the sums yet
-        self.needed = not forgets and self._largest * _HORIZON >= self._limit
+        self.needed = not forgets and self._largest * horizon >= self._limit
 
     def note(self, played: Round) -> None:
         """Remember the arms and rewards of a round until :meth:`collect` adds them to the sums: many at once are faster."""
@@ -51,11 +60,13 @@ class Refresh:
         if not self._plays:
             return
         assert state.arm_sums is not None
-        arm, reward = (torch.stack(each, -1) for each in zip(*self._plays, strict=True))  # (*B, n)
+        arm, reward = (torch.stack(each).flatten(1) for each in zip(*self._plays, strict=True))  # (n, B)
         self._plays.clear()
-        counts, sums = state.arm_sums.unbind(-1)
-        counts.scatter_add_(-1, arm, torch.ones_like(arm, dtype=counts.dtype))
-        sums.scatter_add_(-1, arm, reward.to(sums.dtype))
+        counts, sums = state.arm_sums.view(-1, 2).unbind(-1)  # (B K,)
+        first = torch.arange(0, len(counts), state.arm_sums.shape[-2], device=arm.device)
+        place = (arm + first).flatten()  # stacked and added in the order of the memory, which is faster
+        counts.scatter_add_(0, place, counts.new_ones(()).expand(len(place)))
+        sums.scatter_add_(0, place, reward.to(sums.dtype).flatten())
 
     def forget_plays(self) -> None:
         """Drop the plays that were noted."""

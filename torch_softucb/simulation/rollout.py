@@ -92,6 +92,7 @@ def rollout(
         scores=scores,
         discount=discount,
         compile=compile,
+        horizon=horizon,
     )
     like, batch = problem.means, problem.batch_shape
     regret = like.new_empty((horizon, *batch))
