@@ -53,3 +53,15 @@ def test_means_that_are_not_finite_are_named(name, compile, seeded):
     simulation.environment.means[2, 3] = float("nan")
     with pytest.raises(NumericalError, match="the mean rewards of the problem must be finite"):
         list(simulation.play(2, recorded=lambda t: False))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), -1.0])
+def test_a_width_that_goes_wrong_between_checks_is_named_in_its_round(bad, seeded):
+    simulation = Simulation(SoftUCBPolicy(DIM, dtype=torch.double), problem_of("own arms", seeded))
+    rounds = simulation.play(40, recorded=lambda t: False)
+    while next(rounds).t < 3:
+        pass
+    simulation.state.width_sq.view(-1)[0] = bad
+    with pytest.raises(NumericalError, match=r"width\^2 is negative or NaN for 1 of \d+ arms at round 5"):
+        next(rounds)
+    assert simulation.t == 4

@@ -28,6 +28,8 @@ from torch_softucb.simulation.trajectory import Round
 
 __all__ = ["Round", "Simulation"]
 
+_WIDTHS_EVERY = 16  # eager rounds between checks of the widths of arms that cannot be drawn, or of policies without them
+
 
 def _block_sizes(rounds: range, recorded: Callable[[int], bool], starts: Callable[[int], bool], longest: int) -> list[int]:
     """Return the lengths of the blocks: 1 for a recorded round, at most ``longest`` for others.
@@ -127,6 +129,8 @@ class Simulation:
         )
         setup = PlaySetup(policy, problem, arms, self.environment, gradient=gradient, scores=scores)
         self.backend, self._recorder = choose_backend(setup, compile), Eager(setup)
+        # a negative width^2 becomes a NaN width, NaN probabilities and an error in the same round, and it stays negative
+        self._draws_show_nan = not (forgets or policy.normals_per_decision)
         self._warned = False
 
     @property
@@ -175,11 +179,13 @@ class Simulation:
             window = range(state.t, min(state.t + rounds_at_once, end))
             sizes = _block_sizes(window, recorded, self._refresh.due, longest)
             noise, draws = self._noise(state.t, len(window)), self._draws(state.t, len(window))
-            for block_noise, block_draws in zip(noise.split_with_sizes(sizes), draws.split_with_sizes(sizes), strict=True):
+            blocks = zip(noise.split_with_sizes(sizes), draws.split_with_sizes(sizes), strict=True)
+            for number, (block_noise, block_draws) in enumerate(blocks):
                 self._refresh.apply(state)
-                state.check_widths(state.t)
                 self.environment.apply_drift(state.t)
                 backend = self._recorder if recorded(state.t) else self.backend
+                if number % _WIDTHS_EVERY == 0 or not (self._draws_show_nan and isinstance(backend, Eager)):
+                    state.check_widths(state.t)
                 if isinstance(backend, Native):  # which adds to the sums itself
                     self._refresh.collect(state)
                 for played in backend.play(state, block_noise, block_draws):

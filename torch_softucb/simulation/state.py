@@ -111,7 +111,7 @@ class PlayState:
         Raises:
             NumericalError: if any squared width is negative or NaN.
         """
-        if not bool(self.width_sq.amin() >= 0):
+        if not self.width_sq.amin().item() >= 0:
             bad = ~(self.width_sq >= 0)
             raise NumericalError(
                 f"rollout: width^2 is negative or NaN for {int(bad.sum())} of {bad.numel()} arms at round {t + 1}; "

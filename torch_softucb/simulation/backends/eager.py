@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from torch_softucb.errors import NumericalError
 from torch_softucb.policies.decision import Decision
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.simulation.backends.base import Backend, PlaySetup
@@ -53,7 +54,11 @@ class Eager(Backend):
     def play(self, state: PlayState, noise: Tensor, draws: Tensor) -> Iterator[Round]:
         """Yield the round before the state is updated, as the decision's tensors are views of the state."""
         setup = self.setup
-        outcome = decide(setup, state, state.num_observations, noise[0], draws[0])
+        try:
+            outcome = decide(setup, state, state.num_observations, noise[0], draws[0])
+        except NumericalError:
+            state.check_widths(state.t)  # if they are the cause, name them
+            raise
         decision, scores, situation = outcome.decision, None, None
         if setup.scores:
             assert isinstance(setup.policy, SoftUCBPolicy)
