@@ -10,7 +10,7 @@ from torch_softucb import BanditProblem, EpsilonGreedy, LinTS, LinUCB, SoftUCBPo
 X, R, ARMS = torch.ones(3, 2), torch.ones(3), torch.ones(5, 2)
 NAN = torch.tensor([[1.0, math.nan], [1.0, 1.0], [1.0, 1.0]])
 INF = torch.tensor([1.0, math.inf, 1.0])
-IDS = torch.tensor([0, 1, 2])
+IDS, LAST = torch.tensor([0, 1, 2]), torch.tensor([0, 2, -1])
 META = torch.device("meta")
 
 CALLS = {
@@ -26,8 +26,12 @@ CALLS = {
     "x a list": (lambda p: p.update([[1.0, 1.0]] * 3, R), TypeError, "x must be a floating point tensor, got list"),
     "x elsewhere": (lambda p: p.update(X.to(META), R), ValueError, "x must be on cpu, got meta"),
     "reward elsewhere": (lambda p: p.update(X, R.to(META)), ValueError, "reward must be on cpu"),
-    "unknown bandit": (lambda p: p.update(X, R, bandit=IDS + 1), ValueError, r"bandit ids must be in \[0, 3\), got 3"),
-    "negative bandit": (lambda p: p.update(X, R, bandit=IDS - 1), ValueError, "bandit ids must be in"),
+    "unknown bandit": (
+        lambda p: p.update(X, R, bandit=IDS + 1),
+        ValueError,
+        r"bandit ids must be in \[0, 3\), got 3 in row 2",
+    ),
+    "negative bandit": (lambda p: p.update(X, R, bandit=LAST), ValueError, "bandit ids must be in .* got -1 in row 2"),
     "bandit of floats": (lambda p: p.update(X, R, bandit=R), TypeError, "bandit must be an int64 tensor"),
     "bandit of other shape": (lambda p: p.update(X, R, bandit=IDS[:, None]), ValueError, "bandit must have shape"),
     "x against bandit": (lambda p: p.update(X, R, bandit=IDS[:2]), ValueError, r"x must have shape \(2, 2\)"),

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torch_softucb import BanditPolicy, Decision, NumericalError
+from torch_softucb import BanditPolicy, Decision, LinTS, NumericalError
 
 
 class Uniform(BanditPolicy):
@@ -75,3 +75,16 @@ def test_update_works_in_inference_mode_and_ignores_gradients():
     assert policy.state.num_observations == 4
     assert not policy.statistics.requires_grad
     assert not policy.statistics.is_inference()
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("some", [False, True])
+def test_a_decision_draws_from_the_statistics_at_its_time(batch, some, seeded):
+    policy, arms = LinTS(2), torch.eye(2)
+    policy.reset(batch_shape=batch)
+    bandit = torch.arange(3) if batch and some else None
+    decision, z = policy(arms, bandit=bandit), torch.randn(*batch, 2, generator=seeded(0))
+    before = decision.draw(z)
+    policy.update(torch.ones(*batch, 2), torch.ones(batch), bandit=bandit)
+    assert decision.draw(z).equal(before)
+    assert not policy(arms, bandit=bandit).draw(z).equal(before)

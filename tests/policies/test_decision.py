@@ -72,3 +72,15 @@ def test_a_decision_cannot_be_changed():
     decision = _softmax(torch.zeros(K), torch.tensor(1.0))
     with pytest.raises(dataclasses.FrozenInstanceError):
         decision.probs = torch.zeros(K)
+
+
+def test_a_slate_may_be_one_arm_or_all_allowed_arms(seeded):
+    mask = torch.tensor([True, False, True, True, True, False])
+    for allowed, most in ((None, K), (mask, 4)):
+        decision = _softmax(torch.randn(3, K, generator=seeded(0)), torch.ones(3), allowed)
+        assert decision.sample_topk(1, seeded(1)).arm.shape == (3, 1)
+        every = decision.sample_topk(most, seeded(1)).arm.sort(-1).values
+        assert every.tolist() == [torch.arange(K)[slice(None) if allowed is None else mask].tolist()] * 3
+        for wrong in (0, most + 1):
+            with pytest.raises(ValueError, match="Decision.sample_topk: k must be at"):
+                decision.sample_topk(wrong)

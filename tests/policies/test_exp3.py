@@ -29,3 +29,11 @@ def test_exploration_is_in_0_1_and_may_be_1():
     for wrong in (0.0, 1.5):
         with pytest.raises(ValueError, match="EXP3: exploration must be in"):
             EXP3(D, K, exploration=wrong)
+
+
+def test_the_theoretical_exploration_is_that_of_corollary_4_2():
+    for horizon in (100, 10**6):
+        want = math.sqrt(K * math.log(K) / ((math.e - 1) * horizon))
+        assert EXP3.theoretical(D, K, horizon=horizon).exploration == pytest.approx(want, rel=1e-6)  # float32
+    assert EXP3.theoretical(D, K, horizon=1).exploration == 1.0
+    assert 0 < EXP3.theoretical(D, 1, horizon=9).exploration < 1e-6  # ln 1 = 0, which the constructor refuses

@@ -134,3 +134,22 @@ def test_no_worse_than_uniform_and_sublinear(name, dtype, seeded):
     print(f"{name}: regret {regret[-1]:.1f}, uniform {uniform:.1f}, slope {slope:.3f}")
     assert regret[-1] <= uniform * 1.02
     assert slope < (1.02 if name == "exp3" else 0.95)
+
+
+@pytest.mark.parametrize(
+    ("moments", "possible"),
+    [
+        ((2.0, 2.0, 2.0), True),  # rewards 1 and 1
+        ((2.0, -2.0, 2.0), True),
+        ((2.0, 2.01, 2.0), False),  # (sum y)^2 > n sum y^2
+        ((2.0, -2.01, 2.0), False),
+        ((0.0, 0.0, 0.0), True),
+        ((-1.0, 0.0, 0.0), False),
+        ((1.0, 0.0, -1.0), False),
+    ],
+)
+def test_moments_that_no_rewards_have_are_found(moments, possible):
+    policy = LinGiro(2, 3)
+    memory = policy.fresh_memory((2,))
+    memory[1, 2::3] = torch.tensor(moments, dtype=torch.double)  # of the last arm
+    assert policy.impossible_memory(memory).tolist() == [False, not possible]

@@ -161,3 +161,23 @@ def test_changes_inside_a_change_are_undone_together():
     guard.commit(write, undo)
     guard.recover()
     assert state == ["outer", "inner"]
+
+
+def test_a_load_completes_an_interrupted_undo_first_and_is_not_undone_with_it():
+    guard, module, interrupted = Guard(), torch.nn.Linear(1, 1, bias=False), [True]
+    before = module.weight.item()
+
+    def fail():
+        raise MemoryError
+
+    def undo():
+        if interrupted.pop():
+            interrupted.append(False)
+            raise TimeoutError
+        torch.nn.init.constant_(module.weight, before)
+
+    with pytest.raises(TimeoutError):
+        guard.commit(fail, undo)
+    load_whole(guard, module, lambda: torch.nn.init.constant_(module.weight, 7.0))
+    guard.recover()
+    assert module.weight.item() == 7.0

@@ -115,3 +115,19 @@ def test_another_beta_keeps_the_learned_delta():
         other = policy.with_beta(0.4)
     assert float(other.raw_delta) == -3.0
     assert SoftUCBPolicy(2, delta=0.9).with_beta(0.4).raw_delta is None
+
+
+def test_a_state_must_have_all_entries_unless_strict_is_off():
+    policy = SoftUCBPolicy(2)
+    state = policy.state_dict()
+    policy.check_state(state)
+    del state["raw_beta"]
+    policy.check_state(state, strict=False)
+    with pytest.raises(ValueError, match=r"got without \['raw_beta'\]"):
+        policy.check_state(state)
+
+
+def test_beta_along_a_trajectory_is_beta_itself_if_it_is_a_number():
+    policy = SoftUCBPolicy(2, beta_init=0.7)
+    assert policy.beta_along(None, 2) == policy.beta
+    assert policy.beta_along(None, 2).requires_grad

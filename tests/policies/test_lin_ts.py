@@ -29,3 +29,10 @@ def test_it_has_no_probabilities_and_says_so():
         decision.log_prob(torch.tensor(0))
     with pytest.raises(TypeError, match="no closed form"):
         decision.entropy()
+
+
+def test_a_draw_is_exact_in_float64():
+    policy = LinTS(2, scale=0.3, dtype=torch.double)
+    z = torch.tensor([1.0, -2.0], dtype=torch.double)
+    torch.testing.assert_close(policy(torch.eye(2).double()).draw(z), 0.3 * z, atol=1e-15, rtol=0)  # V = I, mean 0
+    assert policy.native_rule(z).scale.dtype == torch.double

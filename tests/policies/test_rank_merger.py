@@ -1,11 +1,14 @@
 """RankMerger with gloo: exact counts, equal bits, nothing counted twice, refusals in every process."""
 
+import threading
+
 import pytest
 import torch
 from torch import nn
 
 from tests.processes import in_processes
 from torch_softucb import LinUCB, RankMerger, SoftUCBHead, SoftUCBPolicy
+from torch_softucb.policies import rank_merger
 
 D = torch.float64
 MERGE = """
@@ -110,3 +113,114 @@ def test_modules_that_cannot_be_merged_are_refused():
         RankMerger(SoftUCBPolicy(2, coldness="lagged"))
     with pytest.raises(ValueError, match=r"discount must be 1 to merge statistics, got 0.9 in head"):
         RankMerger(SoftUCBHead(nn.Identity(), LinUCB(2), discount=0.9))
+
+
+class _ThreadGroup:
+    """Process group in one process: each rank is a thread."""
+
+    def __init__(self, world):
+        self.world, self.barrier = world, threading.Barrier(world, timeout=30)
+        self.rank, self.given = threading.local(), [None] * world
+        self.is_available = self.is_initialized = lambda: True
+
+    def get_world_size(self, group):
+        return self.world
+
+    def _exchange(self, value):
+        self.given[self.rank.number] = value.clone()
+        self.barrier.wait()
+        values = [value.clone() for value in self.given]
+        self.barrier.wait()
+        return values
+
+    def all_gather(self, out, value, group):
+        for target, source in zip(out, self._exchange(value), strict=True):
+            target.copy_(source)
+
+    def broadcast(self, value, group_src, group):
+        value.copy_(self._exchange(value)[group_src])
+
+    def run(self, function):
+        """Return the results of ``function(rank)``, or the errors that it raised, in the order of the ranks."""
+        results = [None] * self.world
+
+        def call(rank):
+            self.rank.number = rank
+            try:
+                results[rank] = function(rank)
+            except ValueError as error:
+                results[rank] = error
+
+        threads = [threading.Thread(target=call, args=(rank,)) for rank in range(self.world)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return results
+
+
+@pytest.fixture(params=[2, 3])
+def ranks(request, monkeypatch):
+    group = _ThreadGroup(request.param)
+    monkeypatch.setattr(rank_merger, "dist", group)
+    return group
+
+
+@pytest.mark.parametrize("chunk", [1, 60, 1 << 22])
+def test_merged_statistics_are_those_of_all_observations(ranks, chunk, monkeypatch):
+    """Five bandits in slices of one, of some and of all; the second merge adds only what is new."""
+    monkeypatch.setattr(rank_merger, "_CHUNK", chunk)
+
+    def observations(rank, step):
+        generator = torch.Generator().manual_seed(10 * rank + step)
+        return torch.randn(5, 3, dtype=D, generator=generator), torch.randn(5, dtype=D, generator=generator)
+
+    def make():
+        policy = LinUCB(3, dtype=D)
+        policy.reset(batch_shape=(5,))
+        policy.update(*observations(99, 0))
+        return policy
+
+    def learn(rank):
+        policy = make()
+        merger = RankMerger(policy)
+        for step in range(3):
+            policy.update(*observations(rank, step))
+            merger.merge()
+        return policy
+
+    alone, policies = make(), ranks.run(learn)
+    for step in range(3):
+        for rank in range(ranks.world):
+            alone.update(*observations(rank, step))
+    for policy in policies:
+        assert policy.statistics.equal(policies[0].statistics)
+        assert policy.state.num_observations.tolist() == [1 + 3 * ranks.world] * 5
+        torch.testing.assert_close(policy.state.V, alone.state.V, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(policy.state.b, alone.state.b, rtol=1e-12, atol=1e-12)
+
+
+def test_ranks_that_did_not_start_alike_or_changed_their_batch_are_named(ranks):
+    last = ranks.world - 1
+
+    def unlike(rank):
+        policy = LinUCB(2)
+        if rank == last:
+            policy.update(torch.eye(2), torch.ones(2))
+        return RankMerger(policy)
+
+    def resized(rank):
+        policy = LinUCB(2)
+        merger = RankMerger(policy)
+        if rank == last:
+            policy.reset(batch_shape=(2,))
+        merger.merge()
+
+    def other_size(rank):
+        policy = LinUCB(2)
+        policy.reset(batch_shape=(1,) if rank == last else ())
+        return RankMerger(policy)
+
+    for function in (unlike, other_size):
+        assert all(f"ranks [{last}] differ from rank 0" in str(error) for error in ranks.run(function))
+    assert all(f"but did in ranks [{last}]" in str(error) for error in ranks.run(resized))

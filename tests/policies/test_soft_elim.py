@@ -22,3 +22,7 @@ def test_soft_elim_by_loops_and_its_rate_learns(seeded):
     assert policy.raw_rate.grad.isfinite()
     assert policy.raw_rate.grad != 0
     assert SoftElim(2)(torch.zeros(3, 2)).probs.isfinite().all()  # width 0
+
+
+def test_the_rate_is_1_by_default_as_in_the_paper():
+    assert SoftElim(2).raw_rate == 1.0

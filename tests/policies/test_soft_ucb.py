@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from tests import reference
-from torch_softucb import SoftUCBPolicy
+from torch_softucb import ScheduleBeta, SegmentBeta, SituationBeta, SoftUCBPolicy
+from torch_softucb.policies.beta.network import PRETRAINED
 
 MODES = ["current", "lagged", "smooth"]
 
@@ -135,3 +136,63 @@ def test_lagged_carries_gamma_through_update_only():
         policy.update(arms[0], torch.tensor(1.0))
     with pytest.raises(ValueError, match="one gamma per bandit"):
         policy.update(arms, torch.ones(2), decision=policy(arms.expand(2, 2, 2)))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_decision_records_what_it_was_computed_from(mode, fast):
+    policy = SoftUCBPolicy(3, beta_init=0.8, coldness=mode, dtype=torch.double)
+    arms, mask = torch.eye(3).double(), torch.tensor([True, True, False])
+    for _ in range(9):
+        policy.update(arms[0], torch.tensor(2.0).double(), decision=policy(arms))
+    with torch.set_grad_enabled(not fast):
+        decision = policy(arms, mask=mask)
+    assert decision.beta == 0.8
+    assert decision.mask.equal(mask)
+    # V = diag(10, 1, 1) and b = (18, 0, 0)
+    torch.testing.assert_close(decision.mu_hat.detach(), torch.tensor([1.8, 0.0, 0.0]).double())
+    torch.testing.assert_close(decision.width.detach(), torch.tensor([0.1**0.5, 1.0, 1.0]).double())
+    assert decision.next_gamma > 0
+    assert mode == "lagged" or decision.gamma == decision.next_gamma
+    assert mode != "lagged" or decision.gamma == policy.state.gamma != decision.next_gamma
+
+
+def test_a_decision_of_a_module_records_its_inputs():
+    policy = SoftUCBPolicy(2, beta_init=ScheduleBeta(10, init=torch.tensor([1.0, 0.5])))
+    policy.update(torch.eye(2), torch.ones(2))
+    decision = policy(torch.eye(2))
+    assert decision.situation.tolist() == [2.0]  # number of observations
+    assert decision.beta.item() == pytest.approx(0.9)  # 2 / 10 of the way from 1 to 0.5
+
+
+def test_the_pretrained_policy_has_the_horizon_dtype_and_delta_of_its_training():
+    policy = SoftUCBPolicy.pretrained(3, horizon=77, dtype=torch.double)
+    assert (policy.beta_module.horizon, policy.dtype, policy.coldness) == (77, torch.double, "smooth")
+    assert float(policy.delta) == float(SituationBeta.load(PRETRAINED, horizon=77)[1]["delta"])
+    assert SoftUCBPolicy.pretrained(3).beta_module.horizon == 1024
+
+
+def test_the_native_rule_has_the_numbers_of_the_policy():
+    rounds = torch.arange(3.0)
+    rule = SoftUCBPolicy(2, beta_init=0.4, delta=0.8, coldness="smooth", smoothing=0.3).native_rule(rounds)
+    assert (rule.rule, rule.scale.item(), rule.smoothing, rule.by_round) == ("soft_smooth", pytest.approx(0.4), 0.3, False)
+    assert not rule.scale.requires_grad
+    assert rule.odds == pytest.approx(4.0)
+    rule = SoftUCBPolicy(2, beta_init=ScheduleBeta(2, init=torch.tensor([1.0, 0.5]))).native_rule(rounds)
+    assert rule.by_round
+    torch.testing.assert_close(rule.scale, torch.tensor([[1.0], [0.75], [0.5]]))
+    assert not rule.scale.requires_grad
+    rule = SoftUCBPolicy(2, beta_init=SegmentBeta(torch.tensor([0, 1, 1, 0]), init=0.6)).native_rule(rounds)
+    assert not rule.by_round
+    torch.testing.assert_close(rule.scale, torch.full((4,), 0.6))
+    rule = SoftUCBPolicy(2, beta_init=SituationBeta(horizon=9)).native_rule(rounds)
+    assert (rule.scale.item(), rule.by_round) == (0.0, False)  # beta depends on the estimates of each round
+
+
+def test_the_repr_has_beta_delta_and_coldness():
+    sizes = "dim=2, ridge_alpha=1.0, batch_shape=()"
+    assert repr(SoftUCBPolicy(2, beta_init=0.25)) == f"SoftUCBPolicy({sizes}, beta=0.25, delta=0.99, coldness='current')"
+    several = SoftUCBPolicy(2, beta_init=torch.ones(3), delta=0.9, coldness="lagged")
+    assert several.extra_repr() == f"{sizes}, beta=tensor(3,), delta=0.9, coldness='lagged'"
+    assert SoftUCBPolicy(2, device="meta").extra_repr() == f"{sizes}, beta=tensor(), delta=0.99, coldness='current'"
+    assert "beta=module" in SoftUCBPolicy(2, beta_init=ScheduleBeta(5)).extra_repr()

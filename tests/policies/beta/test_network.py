@@ -1,5 +1,7 @@
 """Beta as a network over the situation, and the network of the package."""
 
+import math
+
 import pytest
 import torch
 
@@ -28,6 +30,31 @@ def test_before_training_it_is_a_constant(seeded):
     situation = torch.randn(9, len(module.inputs), generator=seeded(0)).abs()
     torch.testing.assert_close(module(situation).detach(), torch.full((9,), 0.7))
     assert module.typical == 0.7
+
+
+def test_inputs_are_scaled_by_fixed_numbers():
+    module = SituationBeta(horizon=100, inputs=("num_observations", "log_noise", "log_dim"))
+    scaled = module.scaled(torch.tensor([[25.0, -1.0, 2.3], [300.0, 1.0, 3.0]], dtype=torch.double))
+    log_horizon = (math.log(100) - 7) / 2
+    want = [  # 2 t / T - 1, at most 1; log(1 + t) / 3 - 1; (log T - 7) / 2; noise and dim by their centre and scale
+        [-0.5, math.log(26) / 3 - 1, log_horizon, 0.0, 0.0],
+        [1.0, math.log(301) / 3 - 1, log_horizon, 2.0, 1.0],
+    ]
+    torch.testing.assert_close(scaled, torch.tensor(want, dtype=torch.double))
+    module.inputs = ("log_arms", "log_det", "log_width_low", "log_width_mid")
+    centres = torch.tensor([4.0, 2.5, -2.5, -1.2])
+    assert module.scaled(centres).abs().max() < 1e-6
+
+
+def test_log_beta_is_linear_plus_one_hidden_layer(seeded):
+    module = bent(SituationBeta(horizon=60, init=0.7), seeded).double()
+    assert module.hidden.out_features == 16
+    assert module.correction.bias is None
+    situation = torch.rand(9, len(module.inputs), generator=seeded(0), dtype=torch.double)
+    z = module.scaled(situation)
+    hidden = torch.tanh(z @ module.hidden.weight.T + module.hidden.bias)
+    log_ratio = z @ module.linear.weight[0] + module.linear.bias + hidden @ module.correction.weight[0]
+    torch.testing.assert_close(module(situation), 0.7 * log_ratio.exp())
 
 
 def test_beta_stays_within_bounds(seeded):

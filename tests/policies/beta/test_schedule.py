@@ -52,3 +52,10 @@ def test_wrong_initial_values_are_refused():
             ScheduleBeta(10, init=init)
     with pytest.raises(TypeError, match="init must be a floating point tensor"):
         ScheduleBeta(10, init=torch.tensor([1, 2]))
+
+
+def test_the_logarithms_at_the_knots_are_the_parameters():
+    schedule = ScheduleBeta(10, init=0.5)
+    assert [parameter is schedule.log_beta for parameter in schedule.log_parameters] == [True]
+    assert schedule.positive_parameters == []
+    torch.testing.assert_close(schedule.log_beta.detach(), torch.full((5,), 0.5).log())
