@@ -66,18 +66,9 @@ def _run_child(file: Path, source: str | None, tests: list[list[str]]) -> NoRetu
     try:
         import pytest
 
-        options = [
-            "-x",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:unraisableexception",
-            "-m",
-            "not slow and not long",
-            "--rootdir",
-            str(ROOT),
-        ]
+        # "plain": to rewrite assertions, pytest would load modules on its command line from their files, without the change
+        options = ["-x", "-q", "--assert=plain", "-m", "not slow and not long", "--rootdir", str(ROOT)]
+        options += ["-p", "no:cacheprovider", "-p", "no:unraisableexception"]
         for stage in tests:
             status = int(pytest.main([*options, *stage]))
             if status:

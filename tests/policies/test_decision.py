@@ -82,5 +82,5 @@ def test_a_slate_may_be_one_arm_or_all_allowed_arms(seeded):
         every = decision.sample_topk(most, seeded(1)).arm.sort(-1).values
         assert every.tolist() == [torch.arange(K)[slice(None) if allowed is None else mask].tolist()] * 3
         for wrong in (0, most + 1):
-            with pytest.raises(ValueError, match="Decision.sample_topk: k must be at"):
+            with pytest.raises(ValueError, match=r"Decision\.sample_topk: k must be at"):
                 decision.sample_topk(wrong)

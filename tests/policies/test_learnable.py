@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torch_softucb import ScheduleBeta, SituationBeta, SoftUCBPolicy
+from torch_softucb import ScheduleBeta, SegmentBeta, SituationBeta, SoftUCBPolicy
 from torch_softucb import functional as F
 
 
@@ -131,3 +131,15 @@ def test_beta_along_a_trajectory_is_beta_itself_if_it_is_a_number():
     policy = SoftUCBPolicy(2, beta_init=0.7)
     assert policy.beta_along(None, 2) == policy.beta
     assert policy.beta_along(None, 2).requires_grad
+
+
+def test_betas_of_a_module_must_fit_the_batch():
+    policy = SoftUCBPolicy(2, beta_init=SegmentBeta(torch.tensor([0, 1, 1])))
+    with pytest.raises(ValueError, match=r"beta has shape \(3,\), which does not fit batch_shape \(\)"):
+        policy(torch.eye(2))
+    policy.reset(batch_shape=(4,))
+    for bandit in (None, torch.tensor([0, 1])):
+        with pytest.raises(ValueError, match=r"does not fit batch_shape \(4,\)"):
+            policy(torch.eye(2), bandit=bandit)
+    policy.reset(batch_shape=(3,))
+    assert policy(torch.eye(2), bandit=torch.tensor([0, 1])).beta.shape == (2,)

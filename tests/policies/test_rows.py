@@ -100,7 +100,7 @@ def test_a_cache_that_is_off_is_reported_with_the_count(factor, seeded):
 
 
 def test_the_allowed_error_of_a_cache_grows_with_the_condition_between_two_limits():
-    """trace V trace V^-1 of diag(1, c) is about c: below 5e9 rounding times c is less than 1e-6, above 5e11 more than 1e-4."""
+    """For diag(1, c) it is rounding times c: less than 1e-6 up to a c of 5e9, more than 1e-4 from 5e11 on."""
     c = torch.tensor([1.0, 1e8, 1e10, 1e11, 1e13], dtype=D)
     V, root = torch.zeros(5, 2, 2, dtype=D), torch.zeros(5, 2, 2, dtype=D)
     V[:, 0, 0] = root[:, 0, 0] = 1

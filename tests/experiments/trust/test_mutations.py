@@ -50,8 +50,9 @@ def test_a_file_of_checks_is_tested_by_the_shared_tests():
 
 
 @pytest.mark.slow
-def test_a_server_notices_a_mutant_and_only_a_mutant():
-    file = ROOT / "torch_softucb" / "functional" / "regret.py"
+@pytest.mark.parametrize("name", ["regret", "scales"])  # pytest itself is the first to import the second one
+def test_a_server_notices_a_mutant_and_only_a_mutant(name):
+    file = ROOT / "torch_softucb" / "functional" / f"{name}.py"
     source = file.read_text()
     server = MutantServer()
     try:

@@ -77,6 +77,8 @@ def test_a_saved_network_is_the_same_for_another_horizon(tmp_path, seeded):
 
 
 def test_wrong_inputs_are_refused():
+    with pytest.raises(ValueError, match="init must be"):
+        SituationBeta(horizon=10, init=0.0)
     with pytest.raises(ValueError, match="inputs must be one of"):
         SituationBeta(horizon=10, inputs=("weather",))
     for names in ((), ("num_observations", "num_observations")):
@@ -111,5 +113,5 @@ def test_a_wrong_network_file_is_refused_by_name(change, match, tmp_path):
 
 def test_the_packaged_network_is_whole_and_loading_it_draws_no_random_numbers():
     state = torch.get_rng_state()
-    SituationBeta.pretrained(horizon=9)
+    assert SituationBeta.pretrained(horizon=9).horizon == 9
     assert torch.get_rng_state().equal(state)
