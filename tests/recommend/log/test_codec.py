@@ -119,3 +119,10 @@ def test_a_record_of_no_rows_is_only_its_header():
     assert columns["x"].shape == (0, 2)
     record_type, columns = decode(encode_rewards(torch.zeros(0, dtype=torch.int64), torch.zeros(0)))
     assert (record_type, len(columns["id"])) == ("rewards", 0)
+
+
+def test_features_that_require_a_gradient_are_written_as_numbers():
+    served = SINGLE.served._replace(x=SINGLE.served.x.clone().requires_grad_())
+    assert encode_decisions([SINGLE._replace(served=served)]) == encode_decisions([SINGLE])
+    reward = torch.tensor([1.5], requires_grad=True)
+    assert encode_rewards(torch.tensor([5]), reward) == encode_rewards(torch.tensor([5]), reward.detach())

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from torch_softucb.recommend import read_decisions
+from torch_softucb.recommend.log import foreign_table
 from torch_softucb.recommend.log.foreign_table import padded
 
 GOOD = {"x": [[1.0, 0.0], [0.0, 1.0]], "arm": [0, 1], "propensity": [0.5, 0.5], "reward": [1.0, 0.0]}
@@ -44,6 +45,13 @@ def test_a_table_s_rewards_are_its_own_though_ids_repeat(tmp_path):
         ({"propensity": [0.5, 1.5]}, r"propensity must be in \(0, 1\], got 1.5 in row 1"),
         ({"propensity": [0.5, 0.0]}, r"propensity must be in \(0, 1\], got 0.0 in row 1"),
         ({"propensity": [0.5, None]}, "column propensity must have a number everywhere, got 1 nulls"),
+        ({"arm": [0, None]}, "column arm must have a number everywhere, got 1 nulls"),
+        ({"candidates": [[1, None], [1, 2]]}, "column candidates must have a number everywhere, got 1 nulls"),
+        ({"candidates": [[0.5, 1.0], [1.0, 2.0]]}, "column candidates must hold whole numbers, got double"),
+        ({"x": [["a", "b"], ["c", "d"]]}, "column x must hold numbers, got (large_)?string; cast it"),
+        ({"x": [[[[1.0]]], [[[1.0]]]]}, "column x must hold numbers, got (large_)?list"),
+        ({"features": [[[1.0, 2.0], None], [[1.0, 2.0]]]}, "column features must have a list in every row, got 1 nulls"),
+        ({"features": [[1.0, 2.0], [1.0]]}, "features must have 2 numbers, as x has, .* got 1 in row 1"),
         ({"reward": [None, None]}, "none of the 2 decisions has a reward"),
         ({"reward": [1.0, float("inf")]}, "reward must be finite, got an infinite one in row 1"),
         ({"reward": ["good", "bad"]}, "column reward must hold numbers, got (large_)?string; cast it"),
@@ -120,3 +128,24 @@ def test_lists_are_padded_at_their_end():
     got = padded(np.array([1, 2, 3, 4]), np.array([1, 0, 3]), -1)
     assert got.tolist() == [[1, -1, -1], [-1, -1, -1], [2, 3, 4]]
     assert padded(np.zeros(0), np.zeros(0, int), 0.0).shape == (0, 0)
+
+
+def test_by_default_a_table_may_take_twice_the_size_of_its_file(tmp_path, monkeypatch, seeded):
+    monkeypatch.setattr(foreign_table, "SPARE_BYTES", 0)
+    x = torch.randn(2000, 8, dtype=torch.double, generator=seeded(0))
+    table = {"arm": [0] * 2000, "propensity": [0.5] * 2000, "reward": [1.0] * 2000}
+    pq.write_table(pa.table({"x": x.tolist()} | table), tmp_path / "random.parquet")
+    assert read_decisions(tmp_path / "random.parquet").x.equal(x)
+    pq.write_table(pa.table({"x": (0 * x).tolist()} | table), tmp_path / "zeros.parquet")
+    with pytest.raises(ValueError, match=r"zeros\.parquet of \d+ bytes takes"):
+        read_decisions(tmp_path / "zeros.parquet")
+
+
+def test_a_wrong_page_checksum_is_noticed(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table(GOOD), path, compression="none", use_dictionary=False, write_page_checksum=True)
+    data = path.read_bytes()
+    at = data.index(np.array([0.5, 0.5]).tobytes())  # the propensities
+    path.write_bytes(data[:at] + np.array([0.25]).tobytes() + data[at + 8 :])
+    with pytest.raises(ValueError, match=r"a\.parquet cannot be read as Parquet"):
+        read_decisions(path)

@@ -47,7 +47,9 @@ def test_a_journal_goes_on_after_its_closing_mark(tmp_path):
     path = tmp_path / "a.journal"
     _written(path, count=10)
     journal = _open(path)
+    assert journal.ticket == 0
     journal.commit([struct.pack("<q", 10)], ticket=1)
+    assert journal.ticket == 1
     journal.finish()
     journal.commit([struct.pack("<q", 11)], ticket=2)
     journal.close()
@@ -239,3 +241,18 @@ def test_a_reader_beside_a_writer_never_sees_damage(tmp_path):
         writer.join()
         journal.release()
     assert reads > 10
+
+
+def test_a_commit_does_not_change_the_size_of_the_file(tmp_path):
+    """Space is reserved ahead, so that a commit has to sync data only."""
+    path = tmp_path / "a.journal"
+    journal = _open(path)
+    size = path.stat().st_size
+    for ticket in range(1, 20):
+        journal.commit([bytes(1000)], ticket)
+        assert path.stat().st_size == size
+    journal.commit([bytes(size)], 20)  # longer than what is reserved
+    assert path.stat().st_size > journal.end.size
+    journal.close()
+    assert path.stat().st_size == journal.end.size
+    assert sum(len(record) for group in read_journal(path).groups for record in group) == 19_000 + size

@@ -71,6 +71,21 @@ def test_a_manifest_of_another_log_or_segment_is_refused(tmp_path):
     for log, number in (("cd" * 16, 3), ("ab" * 16, 4)):
         with pytest.raises(JournalError, match="files of several logs were mixed"):
             load_sealed(tmp_path / "a.json", Durable(log), number)
-    save_sealed(tmp_path / "a.json", SEALED._replace(rows={"decisions": -1, "rewards": 2}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rows": {"decisions": -1, "rewards": 2}},
+        {"rows": {"decisions": 4}},
+        {"rows": [4, 2]},
+        {"sha256": "dr"},
+        {"sha256": {"decisions": "d"}},
+        {"records": -1},
+        {"records": 5.0},
+    ],
+)
+def test_an_impossible_manifest_of_a_segment_is_refused_though_the_checksum_fits(change, tmp_path):
+    save_sealed(tmp_path / "a.json", SEALED._replace(**change))
     with pytest.raises(JournalError, match="does not hold what it should"):
         load_sealed(tmp_path / "a.json", Durable("ab" * 16), 3)

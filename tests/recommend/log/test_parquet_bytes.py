@@ -1,6 +1,7 @@
 """Files of a sealed segment, checked before they are decoded."""
 
 import hashlib
+import struct
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,3 +43,19 @@ def test_decoded_bytes_count_the_values_whatever_their_encoding(tmp_path):
 def test_the_error_names_file_and_reason():
     assert str(damaged_parquet("a", ValueError("first\nsecond"))).startswith("a: is damaged (first); restore")
     assert "(KeyError)" in str(damaged_parquet("a", KeyError()))
+
+
+def test_values_that_are_missing_changed_or_too_many_are_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": [1, None], "reward": [0.5, 1.0]}, schema=SCHEMA), path)
+    with pytest.raises(JournalError, match=r"is damaged \(a value is missing\)"):
+        checked_table(path, SCHEMA, None, None)
+    pq.write_table(pa.table({"id": [7] * 10_000, "reward": [1.0] * 10_000}, schema=SCHEMA), path)  # a dictionary
+    with pytest.raises(JournalError, match="it declares more values than it has room for"):
+        checked_table(path, SCHEMA, None, None)
+    pq.write_table(TABLE, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    data = path.read_bytes()
+    at = data.index(struct.pack("<3d", 0.5, 1.0, 2.0))  # the rewards
+    path.write_bytes(data[:at] + b"\x01" + data[at + 1 :])
+    with pytest.raises(JournalError, match=r"a\.parquet: is damaged"):
+        checked_table(path, SCHEMA, None, None)

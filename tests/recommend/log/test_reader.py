@@ -9,6 +9,7 @@ from tests.recommend.cases import fill, head
 from torch_softucb import synthetic_problem
 from torch_softucb.from_logs.synthetic_log import epsilon_greedy_log
 from torch_softucb.recommend import DecisionLog, LoggedDecisions, Place, Served, log_records, read_decisions, read_log
+from torch_softucb.recommend.log import _checks
 from torch_softucb.recommend.log.codec import Entry, encode_decisions
 from torch_softucb.recommend.log.log_files import LogFiles
 
@@ -121,3 +122,18 @@ def test_a_propensity_of_exactly_1_is_written_and_read(tmp_path):
     with DecisionLog(tmp_path) as log:
         log.decisions(_served([5, 6], 3)._replace(propensity=torch.ones(2)), candidates=torch.arange(3))
     assert read_log(tmp_path).propensity.tolist() == [1.0, 1.0]
+
+
+def test_the_memory_of_a_log_is_that_of_its_tensors(tmp_path, monkeypatch):
+    """By default it may be twice the size of the files, above a fixed number of bytes."""
+    with DecisionLog(tmp_path) as log:
+        fill(log, head(), steps=6)
+    want = read_log(tmp_path)
+    size = sum(8 * column.numel() for column in want)
+    _same(read_log(tmp_path, max_bytes=size), want)
+    with pytest.raises(ValueError, match=rf"the log takes {size} bytes, more than {size - 1}; pass max_bytes={size} "):
+        read_log(tmp_path, max_bytes=size - 1)
+    files = sum(path.stat().st_size for path in tmp_path.glob("*.journal"))
+    assert files < size < 2 * files
+    monkeypatch.setattr(_checks, "SPARE_BYTES", 0)
+    _same(read_log(tmp_path), want)

@@ -1,5 +1,7 @@
 """The decision log: everything that was served, from the journal and from Parquet."""
 
+import os
+
 import pandas as pd
 import pytest
 import torch
@@ -8,6 +10,7 @@ from torch import nn
 from tests.recommend.cases import fill, head, requests
 from torch_softucb import LinTS, SoftUCBHead, SoftUCBPolicy
 from torch_softucb.recommend import DecisionLog, JournalError, read_log, restart, save_checkpoint
+from torch_softucb.recommend.log import writer
 
 
 @pytest.mark.parametrize("k", [None, 3])
@@ -36,6 +39,9 @@ def test_the_log_is_what_was_served(k, users, tmp_path):
     assert torch.equal(journal.reward[~journal.reward.isnan()], rewards)
     assert len(journal.rewarded.id) == len(rewards)
     assert journal.candidates.shape == (30 * each, 5)
+    for step, (_, _, items, _) in enumerate(kept):
+        logged = journal.candidates[5 * each * step : 5 * each * (step + 1), : items.shape[1]]
+        assert logged.equal(items.repeat_interleave(each, dim=0))
     assert (journal.mask.sum(-1) == torch.tensor([4, 5] * 3).repeat_interleave(5 * each)).all()
     torch.testing.assert_close(journal.features[torch.arange(30 * each), journal.arm], journal.x)
     for name, before in journal._asdict().items():  # sealed: the same numbers
@@ -212,6 +218,7 @@ def test_what_cannot_be_logged_or_read_is_named(tmp_path):
             read_log(tmp_path / "log")
         for bad, match in [
             ({"version": "v1"}, "version must be a whole number"),
+            ({"version": -1}, "version must be at least 0"),
             ({"features": torch.zeros(3, 4, 5)}, r"features must have shape \(K, 2\) or"),
             ({"features": torch.zeros(3, 4, 2).double()}, "features must have the decisions' dtype"),
             ({"candidates": torch.zeros(3, 7).long()}, "candidates must be those that were decided on, 4, got 7"),
@@ -239,3 +246,100 @@ def test_what_cannot_be_logged_or_read_is_named(tmp_path):
     (tmp_path / "bad.pt").write_bytes(b"no checkpoint")
     with pytest.raises(ValueError, match="cannot be read"):
         restart(soft, tmp_path / "log", tmp_path / "bad.pt")
+
+
+def test_a_decision_that_was_committed_before_a_crash_is_logged_once(tmp_path):
+    ours = head()
+    served = ours.serve(ours(*requests(3, 5)))
+    log = DecisionLog(tmp_path)
+    log.decisions(served)
+    log.commit()
+    log._files.release()  # the process ends here: the files are closed as they are
+    with DecisionLog(tmp_path) as log:
+        with pytest.raises(ValueError, match=f"decision {int(served.id[0])} is logged already"):
+            log.decisions(served)
+        log.rewards(served.id, torch.ones(3))
+    assert read_log(tmp_path).reward.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_another_process_cannot_use_the_log(tmp_path, monkeypatch):
+    ours = head()
+    first, second = (ours.serve(ours(*requests(3, 5))) for _ in range(2))
+    log = DecisionLog(tmp_path)
+    log.decisions(first)
+    calls = {
+        "decisions": lambda: log.decisions(second),
+        "rewards": lambda: log.rewards(first.id, torch.ones(3)),
+        "drops": lambda: log.drops(first.id),
+        **{name: getattr(log, name) for name in ("commit", "seal", "reopen", "close")},
+    }
+    pid = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: pid + 1)
+    for name, call in calls.items():
+        with pytest.raises(JournalError, match=rf"DecisionLog\.{name}: the log .* was opened by process {pid}, and this is"):
+            call()
+    monkeypatch.undo()
+    assert log.queued == 3
+    log.close()
+    assert read_log(tmp_path).id.tolist() == first.id.tolist()
+
+
+def test_a_reopening_that_fails_leaves_the_log_closed_and_free(tmp_path, monkeypatch):
+    log = DecisionLog(tmp_path)
+    log.close()
+
+    def fails(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(writer, "log_records", fails)
+    with pytest.raises(MemoryError):
+        log.reopen()
+    monkeypatch.undo()
+    with pytest.raises(JournalError, match="is closed; call reopen"):
+        log.commit()
+    log.reopen()
+    log.close()
+
+
+def test_a_queued_decision_is_queued_once_after_reopening(tmp_path, monkeypatch):
+    ours = head()
+    served = ours.serve(ours(*requests(1, 5)))
+    log = DecisionLog(tmp_path)
+    log.decisions(served)
+
+    def fails(*_):
+        raise OSError(28, "no space")
+
+    monkeypatch.setattr(os, "pwrite", fails)
+    with pytest.raises(OSError, match="no space"):
+        log.commit()
+    monkeypatch.undo()
+    log.reopen()
+    assert log.queued == 1
+    with pytest.raises(ValueError, match="is logged already"):
+        log.decisions(served)
+    log.close()
+    assert read_log(tmp_path).id.tolist() == served.id.tolist()
+
+
+def test_a_full_group_is_committed_by_itself(tmp_path):
+    ours = head()
+    with DecisionLog(tmp_path / "new" / "folder", group=5) as log:
+        served = ours.serve(ours(*requests(3, 5)))
+        log.decisions(served)
+        assert log.queued == 3
+        log.rewards(served.id[:1], torch.ones(1))
+        assert log.queued == 4
+        log.rewards(served.id[1:], torch.ones(2))
+        assert log.queued == 0
+        log.decisions(ours.serve(ours(*requests(3, 5))))
+        assert log.queued == 3
+
+
+def test_candidates_are_logged_only_with_features_or_if_given(tmp_path):
+    ours = head()
+    decision = ours(*requests(3, 5))
+    for name, given, want in [("none", {}, []), ("features", {"features": decision.features}, [0, 1, 2, 3, 4])]:
+        with DecisionLog(tmp_path / name) as log:
+            log.decisions(ours.serve(decision), **given)
+        assert read_log(tmp_path / name).candidates.tolist() == [want] * 3
