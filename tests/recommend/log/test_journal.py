@@ -256,3 +256,13 @@ def test_a_commit_does_not_change_the_size_of_the_file(tmp_path):
     journal.close()
     assert path.stat().st_size == journal.end.size
     assert sum(len(record) for group in read_journal(path).groups for record in group) == 19_000 + size
+
+
+def test_a_journal_of_which_only_the_header_is_left_has_not_been_closed(tmp_path):
+    path = tmp_path / "a.journal"
+    journal = _open(path)
+    header = journal.end.size
+    journal.close()
+    assert read_journal(path).end.closed
+    path.write_bytes(path.read_bytes()[:header])
+    assert not read_journal(path).end.closed

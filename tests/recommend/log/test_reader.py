@@ -8,7 +8,16 @@ import torch
 from tests.recommend.cases import fill, head
 from torch_softucb import synthetic_problem
 from torch_softucb.from_logs.synthetic_log import epsilon_greedy_log
-from torch_softucb.recommend import DecisionLog, LoggedDecisions, Place, Served, log_records, read_decisions, read_log
+from torch_softucb.recommend import (
+    DecisionLog,
+    JournalError,
+    LoggedDecisions,
+    Place,
+    Served,
+    log_records,
+    read_decisions,
+    read_log,
+)
 from torch_softucb.recommend.log import _checks
 from torch_softucb.recommend.log.codec import Entry, encode_decisions
 from torch_softucb.recommend.log.log_files import LogFiles
@@ -137,3 +146,10 @@ def test_the_memory_of_a_log_is_that_of_its_tensors(tmp_path, monkeypatch):
     assert files < size < 2 * files
     monkeypatch.setattr(_checks, "SPARE_BYTES", 0)
     _same(read_log(tmp_path), want)
+
+
+def test_a_sealed_file_that_is_read_alone_must_be_that_of_its_manifest(folder):
+    path = folder / "00000001.decisions.parquet"
+    pq.write_table(pq.read_table(path).slice(1), path, use_dictionary=False)  # intact, but one decision is gone
+    with pytest.raises(JournalError, match="its SHA-256 is not that of the manifest"):
+        read_decisions(path)
