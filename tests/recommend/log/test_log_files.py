@@ -184,6 +184,7 @@ print("turns", turns, refused, flush=True)
 """
 
 
+@pytest.mark.slow
 def test_two_processes_that_take_turns_and_seal_lose_nothing(tmp_path):
     command = [sys.executable, "-W", "error", "-c", OTHER, str(tmp_path)]
     both = [

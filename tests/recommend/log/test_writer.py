@@ -292,13 +292,14 @@ def test_a_reopening_that_fails_leaves_the_log_closed_and_free(tmp_path, monkeyp
         raise MemoryError
 
     monkeypatch.setattr(writer, "log_records", fails)
-    with pytest.raises(MemoryError):
+    with pytest.raises(MemoryError) as error:
         log.reopen()
     monkeypatch.undo()
     with pytest.raises(JournalError, match="is closed; call reopen"):
         log.commit()
-    log.reopen()
+    log.reopen()  # though the error and its traceback still exist
     log.close()
+    assert error.traceback
 
 
 def test_a_queued_decision_is_queued_once_after_reopening(tmp_path, monkeypatch):
