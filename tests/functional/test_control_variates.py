@@ -59,7 +59,8 @@ def test_states_that_are_all_0_predict_0():
 
 
 @pytest.mark.parametrize(
-    ("replicates", "problems", "features", "enough"), [(2, 5, 1, True), (2, 3, 1, False), (3, 8, 3, True)]
+    ("replicates", "problems", "features", "enough"),
+    [(2, 4, 2, False), (4, 8, 4, True), (4, 6, 4, False), (2, 5, 1, True), (2, 3, 1, False), (3, 8, 3, True)],
 )
 def test_four_trajectories_per_feature_in_each_half_are_enough(replicates, problems, features, enough):
     assert F.enough_to_fit(torch.zeros(2, replicates, problems, features)) is enough

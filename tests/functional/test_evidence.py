@@ -130,3 +130,9 @@ def test_no_effect_and_no_noise_are_named(seeded):
         F.bayesian_ridge(*_sums(paired, sign))
     with pytest.raises(NumericalError, match="the rewards follow x without noise"):
         F.bayesian_ridge(*_sums(x, x @ theta))
+
+
+def test_features_that_are_all_0_are_refused():
+    zero = torch.zeros(2, 2, dtype=D)
+    with pytest.raises(ValueError, match="bayesian_ridge: gram"):
+        F.bayesian_ridge(zero, zero[0], torch.tensor(4.0, dtype=D), torch.tensor(4.0, dtype=D))

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from torch_softucb import NumericalError
 from torch_softucb import functional as F
 
 
@@ -43,3 +44,11 @@ def test_equal_arms_and_float32(seeded):
     assert weights.sum().item() == pytest.approx(1)
     assert most.item() == pytest.approx(1, rel=1e-3)
     assert weights.dtype == torch.float32
+
+
+def test_a_design_that_is_close_but_not_close_enough_is_refused(seeded):
+    arms = torch.randn(40, 5, dtype=torch.double, generator=seeded(0))
+    weights, most = F.g_optimal_design(arms, tolerance=0.3)
+    assert most < 5 * 1.3
+    with pytest.raises(NumericalError, match="not within 1e-09 of the optimum after 3 steps"):
+        F.g_optimal_design(arms, tolerance=1e-9, max_steps=3)

@@ -213,3 +213,15 @@ def test_probabilities_that_are_not_a_law_raise_and_never_give_arm_k(bad, batch)
         F.draw_arm(probs, torch.full(batch, 0.3))
     with pytest.raises(NumericalError):
         F.draw_slate(probs.log(), probs, torch.full(probs.shape, 0.5).double(), k=2)
+
+
+def test_the_row_without_a_law_is_named():
+    probs = torch.tensor([[0.5, 0.5], [0.0, 0.0], [1.0, 0.0]])
+    with pytest.raises(NumericalError, match=r"0 NaN of 6 probabilities in 1 rows, the first at \(1,\)"):
+        F.draw_arm(probs, torch.full((3,), 0.5))
+
+
+def test_arms_without_values_have_a_shape():
+    arm = F.draw_arm(torch.empty(3, 4, device="meta"), torch.empty(3, device="meta"))
+    assert arm.shape == (3,)
+    assert arm.dtype == torch.int64
