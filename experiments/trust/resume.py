@@ -122,7 +122,7 @@ def _in_new_process(folder: Path, first: int, stops: set[int], quick: bool) -> d
 )
 def resumed_runs(size: Size) -> Result:
     rng = random.Random(size.seed)
-    stops = set(rng.sample(range(3, _ROUNDS), size.of(10, 2)))
+    stops = set(rng.sample(range(3, _ROUNDS), size.of(10, 1)))
     right, wrong = 0, []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

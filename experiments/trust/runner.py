@@ -53,9 +53,20 @@ def load_goals() -> list[Goal]:
 
 
 def measure(id: str, size: Size) -> Outcome:
-    """Measure one goal in a new process."""
+    """Measure one goal in a new process, which imports only the module of that goal."""
     goal = GOALS[id]
-    command = [sys.executable, "-m", "experiments.trust.runner", id, "--seed", str(size.seed), *["--quick"] * size.quick]
+    module = goal.measure.__module__
+    command = [
+        sys.executable,
+        "-m",
+        "experiments.trust.runner",
+        id,
+        "--module",
+        module,
+        "--seed",
+        str(size.seed),
+        *["--quick"] * size.quick,
+    ]
     environment = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(ROOT)}
     start = time.monotonic()
     process = subprocess.Popen(
@@ -111,10 +122,14 @@ def main() -> None:
     """Measure one goal in this process and print the result as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("id")
+    parser.add_argument("--module", help="module of the goal; by default all are imported")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    load_goals()
+    if args.module:
+        importlib.import_module(args.module)
+    else:
+        load_goals()
     result = GOALS[args.id].measure(Size(quick=args.quick, seed=args.seed))
     print("\n" + json.dumps(asdict(result)))
 
