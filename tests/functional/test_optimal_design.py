@@ -46,16 +46,7 @@ def test_equal_arms_and_float32(seeded):
     assert weights.dtype == torch.float32
 
 
-def test_a_design_that_is_close_but_not_close_enough_is_refused(seeded):
-    arms = torch.randn(40, 5, dtype=torch.double, generator=seeded(0))
-    steps = next(n for n in range(1, 200) if _reaches(arms, 0.5, n))
-    with pytest.raises(NumericalError, match=f"not within 1e-09 of the optimum after {steps} steps"):
-        F.g_optimal_design(arms, tolerance=1e-9, max_steps=steps)
-
-
-def _reaches(arms, tolerance, max_steps):
-    try:
-        F.g_optimal_design(arms, tolerance=tolerance, max_steps=max_steps)
-    except NumericalError:
-        return False
-    return True
+def test_a_design_that_is_close_but_not_close_enough_is_refused():
+    arms = torch.eye(3, dtype=torch.double)[[0, 0, 1, 2]]  # equal weights have norms 2, 2, 4, 4; the optimum is 3
+    with pytest.raises(NumericalError, match="not within 1e-09 of the optimum after 1 steps"):
+        F.g_optimal_design(arms, tolerance=1e-9, max_steps=1)
