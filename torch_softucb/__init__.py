@@ -9,6 +9,7 @@ from torch_softucb.errors import NumericalError, SoftUCBError
 from torch_softucb.learning import fit
 from torch_softucb.policies import (
     EXP3,
+    AutoSoftUCB,
     BanditPolicy,
     BootstrappedUCB,
     BootstrapThompson,
@@ -25,7 +26,9 @@ from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.beta.network import SituationBeta
 from torch_softucb.policies.beta.schedule import ScheduleBeta
 from torch_softucb.policies.beta.segment import SegmentBeta
+from torch_softucb.policies.beta.summary import SummaryBeta
 from torch_softucb.policies.decision import Decision
+from torch_softucb.policies.disjoint import DisjointArms
 from torch_softucb.policies.rank_merger import RankMerger
 from torch_softucb.policies.serialization import load_policy, save_policy
 from torch_softucb.problems import synthetic_problem
@@ -37,12 +40,14 @@ from torch_softucb.simulation.trajectory import Trajectory
 __version__ = "0.1.0"
 __all__ = [
     "EXP3",
+    "AutoSoftUCB",
     "BanditPolicy",
     "BanditProblem",
     "BetaModule",
     "BootstrapThompson",
     "BootstrappedUCB",
     "Decision",
+    "DisjointArms",
     "EpsilonGreedy",
     "LinGiro",
     "LinPHE",
@@ -58,6 +63,7 @@ __all__ = [
     "SoftUCBError",
     "SoftUCBHead",
     "SoftUCBPolicy",
+    "SummaryBeta",
     "Trajectory",
     "fit",
     "functional",

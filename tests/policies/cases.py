@@ -10,6 +10,7 @@ import torch
 
 from torch_softucb import (
     EXP3,
+    AutoSoftUCB,
     BootstrappedUCB,
     BootstrapThompson,
     EpsilonGreedy,
@@ -23,6 +24,7 @@ from torch_softucb import (
     SituationBeta,
     SoftElim,
     SoftUCBPolicy,
+    SummaryBeta,
 )
 
 NUM_ARMS = 6
@@ -58,6 +60,12 @@ LEARNABLE = {  # a learnable rate, a learned delta, and beta as a module
         dim, beta_init=SituationBeta.pretrained(horizon=50), coldness="smooth", **policy_kwargs
     ),
 }
+AUTO = {  # estimate the ridge weight and their units from the rewards
+    "auto": lambda dim, **policy_kwargs: AutoSoftUCB(dim, beta_init=1.5, **policy_kwargs),
+    "auto_summary": lambda dim, **policy_kwargs: AutoSoftUCB(
+        dim, beta_init=_bent(SummaryBeta(horizon=60, init=1.2)), delta=0.99, **policy_kwargs
+    ),
+}
 PER_BANDIT = {  # one beta per bandit: built for one batch shape
     "soft_ucb_tensor": lambda dim, batch, **policy_kwargs: SoftUCBPolicy(
         dim, beta_init=0.1 + torch.arange(torch.Size(batch).numel()).view(batch) / 4, **policy_kwargs
@@ -75,7 +83,7 @@ MEMORY = {  # keep statistics per arm: a fixed number of arms, `update` needs th
     "lin_phe": lambda dim, num_arms, **policy_kwargs: LinPHE(dim, num_arms, reward_low=-1.0, **policy_kwargs),
     "lin_giro": lambda dim, num_arms, **policy_kwargs: LinGiro(dim, num_arms, reward_low=-1.0, **policy_kwargs),
 }
-ALL = (*POLICIES, *LEARNABLE, *PER_BANDIT, *MEMORY)
+ALL = (*POLICIES, *LEARNABLE, *AUTO, *PER_BANDIT, *MEMORY)
 SAMPLED = {"lin_ts", "lin_ts_theoretical", "bootstrap_thompson", "lin_phe", "lin_giro"}  # no probabilities in closed form
 ONE_PER_CALL = {  # what the tests of several observations per bandit and call cannot use
     "soft_ucb_lagged": "lagged: one decision per bandit and round",
@@ -93,6 +101,8 @@ def _bent(module):
 
 def build(name, dim, *, batch=(), num_arms=NUM_ARMS, **policy_kwargs):
     """The policy of this name for a batch of bandits."""
+    if name in AUTO:
+        policy_kwargs.pop("ridge_alpha", None)  # it is estimated
     with torch.random.fork_rng():
         torch.manual_seed(0)  # a network begins with random weights
         if name in MEMORY:
@@ -100,7 +110,7 @@ def build(name, dim, *, batch=(), num_arms=NUM_ARMS, **policy_kwargs):
         elif name in PER_BANDIT:
             policy = PER_BANDIT[name](dim, batch, **policy_kwargs)
         else:
-            policy = {**POLICIES, **LEARNABLE}[name](dim, **policy_kwargs)
+            policy = {**POLICIES, **LEARNABLE, **AUTO}[name](dim, **policy_kwargs)
     policy.reset(batch_shape=batch)
     return policy
 
@@ -193,6 +203,10 @@ class Case:
     def skip_one_per_call(self):
         if self.name in ONE_PER_CALL:
             pytest.skip(ONE_PER_CALL[self.name])
+
+    def skip_estimated_ridge(self):
+        if self.name in AUTO:
+            pytest.skip("its ridge weight is estimated from the rewards: tests/policies/test_auto.py")
 
     def skip_without_probs(self):
         if self.sampled:

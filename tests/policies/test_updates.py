@@ -4,14 +4,15 @@ import pytest
 import torch
 
 from torch_softucb.policies.rows import RowLayout
-from torch_softucb.policies.updates import UpdateRule, updated_rows
+from torch_softucb.policies.updates import REWARD_SUMS, UpdateRule, updated_rows
 
 D, DIM = torch.double, 3
 
 
 def _rule(keeps_sums=False, remember=None):
     layout = RowLayout(DIM, 2)
-    rule = UpdateRule(layout, 0.5, 1024, keeps_sums, next_gamma=lambda old: old + 1, remember=remember)
+    sums = REWARD_SUMS if keeps_sums else None
+    rule = UpdateRule(layout, 0.5, 1024, sums, next_gamma=lambda old: old + 1, remember=remember)
     return rule, layout.fresh((5,), 0.5, torch.zeros(2))
 
 

@@ -41,7 +41,13 @@ def test_only_what_is_needed_is_there(seeded):
     state = _fresh(LinUCB(DIM, dtype=torch.double), problem_of("own arms", seeded))
     assert state.V is state.b is state.running_sums is None
     assert state.memory.shape == (38, 0)
-    assert set(state.state_dict()) == {field.name for field in fields(PlayState)} - {"V", "b", "running_sums", "arm_sums"}
+    assert set(state.state_dict()) == {field.name for field in fields(PlayState)} - {
+        "V",
+        "b",
+        "running_sums",
+        "arm_sums",
+        "scales",
+    }
     remembered = _fresh(LinPHE(DIM, NUM_ARMS, dtype=torch.double), problem_of("own arms", seeded))
     assert remembered.memory.shape == (38, 3 * NUM_ARMS)
 

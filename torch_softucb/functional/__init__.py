@@ -59,6 +59,7 @@ from torch_softucb.functional.ridge import (
     ridge_root_update,
 )
 from torch_softucb.functional.sampling import draw_arm, draw_slate, slate_log_prob
+from torch_softucb.functional.scales import RegressionSums, Scales, evidence_scales
 from torch_softucb.functional.score_function import Score, delta_slope, logit_slope, reward_to_go, trajectory_score
 from torch_softucb.functional.softmax import arm_probabilities, coldness, greedy_probabilities, smooth_coldness
 
@@ -68,7 +69,9 @@ __all__ = [
     "LinearPosterior",
     "Objective",
     "OnlineGradient",
+    "RegressionSums",
     "Residuals",
+    "Scales",
     "Score",
     "add_residuals",
     "arm_probabilities",
@@ -89,6 +92,7 @@ __all__ = [
     "enough_to_fit",
     "error_scale",
     "estimated_coverage",
+    "evidence_scales",
     "expected_regret",
     "expected_reward",
     "g_optimal_design",

@@ -7,8 +7,10 @@ rho = s^2 / p^2 and V = rho I + sum x x^T, the offset and the noise that make th
     s^2 = E / (n - 1),                         E = sum y^2 - sum_xy . V^-1 sum_xy - a c^2,
 
 and what is left is one number, rho. Its log evidence, with c integrated out, is
--((n - 1) log E + log det(V / rho) + log a) / 2. It is evaluated on a grid of rho over the mean squared length of the
-features, so that neither the unit of the rewards nor that of the features matters, and its maximum is interpolated.
+-((n - 1) log E + log det(V / rho) + log a) / 2. It is evaluated on two grids of rho over the mean squared length of the
+features, so that neither the unit of the rewards nor that of the features matters, together with a weak prior around 1.
+The estimate is the posterior mean of log rho minus half a posterior deviation: with few observations the evidence is flat,
+its maximum arbitrary, and a rho that is too large ends exploration too early.
 Bandits whose rewards have the same unit (users of one product, arms without features) can share the three numbers: their
 terms are summed.
 """
@@ -20,10 +22,13 @@ from torch import Tensor
 
 from torch_softucb.checks import check_finite, check_float_tensor, check_shape
 
-_LOW, _HIGH, _PER_DECADE = -5, 4, 4  # powers of 10 of rho over the mean squared feature length, grid points per decade
-_SPREAD = 2.0  # decades: weak Gaussian prior of log10 rho around "noise as large as the linear effect"
+LOW, HIGH = -5, 4  # powers of 10 of rho over the mean squared feature length: a coarse grid, one point per decade
+FINE = 13  # points of a second grid around the posterior mean on the first
+SPREAD = 1.5  # decades: Gaussian prior of log10 rho around "noise as large as the linear effect"
+CAUTION = 0.5  # posterior deviations of log10 rho by which its estimate lies below the mean: too small a rho explores more
 NOISE_FLOOR = 1e-3  # smallest noise variance, as a share of the variance of the rewards
-_FEWEST = 3  # observations before the noise can be estimated
+FEWEST = 3  # observations before the noise can be estimated
+ALL_EQUAL = 2.0**-48  # rewards whose squared deviations are a smaller share of their squares count as equal
 
 
 class RegressionSums(NamedTuple):
@@ -47,17 +52,26 @@ class RegressionSums(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """Scales of each bandit, or of all of them if they are pooled; ``*G`` is ``*B`` or ``()``.
+    """Scales of each bandit, or of each group of bandits that share them; ``*G`` is ``*B``, without its last dim if pooled.
 
     Attributes:
         offset: ``(*G,)`` offset c, in the unit of the rewards; the mean reward where the noise is not known yet.
         noise_std: ``(*G,)`` noise standard deviation s, in the unit of the rewards; NaN where it is not known yet.
         rho: ``(*G,)`` s^2 / p^2, in the squared unit of the features.
+        explained: ``(*G,)`` share of the variance of the rewards that the features explain, in [0, 1); 0 where the noise is
+            not known yet.
+        log_rho: ``(*G,)`` log10 of rho over the mean squared length of the features.
+        log_det: ``(*G,)`` log det(V / rho) / d, averaged over the bandits of a group: what has been learned about theta.
+        shrinkage: ``(*G,)`` trace(rho V^-1) / d, averaged likewise: squared width over its value before any observation.
     """
 
     offset: Tensor  # (*G,)
     noise_std: Tensor  # (*G,)
     rho: Tensor  # (*G,)
+    explained: Tensor  # (*G,)
+    log_rho: Tensor  # (*G,)
+    log_det: Tensor  # (*G,)
+    shrinkage: Tensor  # (*G,)
 
     @property
     def prior_std(self) -> Tensor:  # (*G,)
@@ -73,18 +87,20 @@ def evidence_scales(sums: RegressionSums, *, pooled: bool = False) -> Scales:
 
     Args:
         sums: running sums, see :class:`RegressionSums`.
-        pooled: estimate one set of scales for all bandits of the batch.
+        pooled: estimate one set of scales for all bandits along the last batch dimension.
 
     Example:
         >>> x = torch.eye(2).repeat(500, 1).double()
         >>> y = 7 + x @ torch.tensor([1.0, -1.0]).double() + 0.5 * torch.tensor([1.0, 1.0, -1.0, -1.0]).double().repeat(250)
         >>> sums = RegressionSums(torch.tensor(1000.0), x.sum(0), y.sum(), x.T @ x, x.T @ y, y @ y)
         >>> scales = evidence_scales(RegressionSums(*(value.double() for value in sums)))
-        >>> round(scales.offset.item(), 3), round(scales.noise_std.item(), 3)
-        (7.0, 0.501)
+        >>> round(scales.offset.item(), 3), round(scales.noise_std.item(), 3), round(scales.explained.item(), 2)
+        (7.0, 0.501, 0.8)
     """
     where = "evidence_scales"
     d, batch = sums.sum_x.shape[-1:], sums.num_observations.shape
+    if pooled:
+        check_shape(where, "num_observations", batch, len(batch) > 0, "(*G, n) if the scales are pooled")
     for name, value in sums._asdict().items():
         check_float_tensor(where, name, value, dtype=torch.float64)
         trailing = {"sum_x": d, "moment": d, "gram": (*d, *d)}.get(name, ())
@@ -98,45 +114,48 @@ def _evidence_scales(sums: RegressionSums, *, pooled: bool) -> Scales:
     eigenvalues, vectors = torch.linalg.eigh(sums.gram)
     e = eigenvalues.clamp(min=0)  # (*B, d); below 0 by rounding only
     zx, zy = ((vectors.mT @ value.unsqueeze(-1)).squeeze(-1) for value in (sums.sum_x, sums.moment))
-
-    def total(value: Tensor) -> Tensor:  # (*B,) -> (*G,)
-        return value.sum() if pooled else value
-
-    n, sum_y, energy = total(sums.num_observations), total(sums.sum_y), total(sums.energy)
-    length = total(e.sum(-1)) / n.clamp(min=1)
+    n, sum_y, energy = sums.num_observations, sums.sum_y, sums.energy
+    if pooled:  # the eigenvalues of all bandits of a group side by side: (*G, n, d) -> (*G, n d)
+        e, zx, zy = (value.flatten(-2) for value in (e, zx, zy))
+        n, sum_y, energy = (value.sum(-1) for value in (n, sum_y, energy))
+    tiny, once = torch.finfo(e.dtype).tiny, n.clamp(min=1)
+    length = e.sum(-1) / once
     unit = torch.where(length > 0, length, torch.ones_like(length))  # (*G,) mean squared length of the features
-    steps = (_HIGH - _LOW) * _PER_DECADE + 1
-    powers = torch.linspace(_LOW, _HIGH, steps, dtype=e.dtype, device=e.device).view(-1, *[1] * n.dim())  # (m, 1...)
-
-    def fit(power: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (m, *G or 1...) -> evidence, E, c: (m, *G)
-        rho = unit * 10**power
-        inner = rho.view(-1, *[1] * e.dim()) if pooled else rho.unsqueeze(-1)  # broadcasts against (*B, d)
-        ratio = 1 / (e + inner)
-
-        def summed(value: Tensor) -> Tensor:  # (m, *B, d) -> (m, *G)
-            return value.flatten(1).sum(-1) if pooled else value.sum(-1)
-
-        a = (n - summed(zx.square() * ratio)).clamp(min=torch.finfo(e.dtype).tiny)
-        c = (sum_y - summed(zx * zy * ratio)) / a
-        error = energy - summed(zy.square() * ratio) - a * c.square()
-        spread = energy - sum_y.square() / n.clamp(min=1)
-        error = torch.maximum(error, NOISE_FLOOR * spread).clamp(min=torch.finfo(e.dtype).tiny)
-        determinant = summed(torch.log1p(e / inner))
-        evidence = -0.5 * ((n - 1) * torch.log(error) + determinant + torch.log(a))
-        return evidence - 0.5 * (power / _SPREAD).square(), error, c
-
-    evidence = fit(powers)[0]
-    best = evidence.argmax(0, keepdim=True).clamp(1, steps - 2)
-    before, at, after = (evidence.gather(0, best + step).squeeze(0) for step in (-1, 0, 1))
-    curvature = (2 * at - before - after).clamp(min=torch.finfo(e.dtype).tiny)
-    shift = (0.5 * (after - before) / curvature).clamp(-1, 1)  # vertex of the parabola through three points
-    power = _LOW + (best.squeeze(0) + shift) / _PER_DECADE
-    _, error, c = (value.squeeze(0) for value in fit(power.unsqueeze(0)))
-    mean = sum_y / n.clamp(min=1)
+    mean = sum_y / once
     spread = energy - sum_y * mean
-    known = (n >= _FEWEST) & (spread > 16 * torch.finfo(e.dtype).eps * energy)
+
+    def fit(power: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (m, *G or 1...) -> evidence, E, c, rho: (m, *G)
+        rho = unit * 10**power
+        inner = rho.unsqueeze(-1)
+        ratio = 1 / (e + inner)  # (m, *G, d)
+        a = (n - (zx.square() * ratio).sum(-1)).clamp(min=tiny)
+        c = (sum_y - (zx * zy * ratio).sum(-1)) / a
+        error = energy - (zy.square() * ratio).sum(-1) - a * c.square()
+        error = torch.maximum(error, NOISE_FLOOR * spread).clamp(min=tiny)
+        determinant = torch.log1p(e / inner).sum(-1)
+        evidence = -0.5 * ((n - 1) * torch.log(error) + determinant + torch.log(a))
+        return evidence - 0.5 * (power / SPREAD).square(), error, c, rho
+
+    def posterior(powers: Tensor) -> tuple[Tensor, Tensor]:  # (m, *G or 1...) -> mean and deviation of log10 rho: (*G,)
+        weights = torch.softmax(fit(powers)[0], dim=0)
+        average = (weights * powers).sum(0)
+        return average, (weights * (powers - average).square()).sum(0).sqrt()
+
+    like = {"dtype": e.dtype, "device": e.device}
+    coarse = torch.linspace(LOW, HIGH, HIGH - LOW + 1, **like).view(-1, *[1] * n.dim())  # (m, 1...)
+    average, deviation = posterior(coarse)
+    fine = torch.linspace(-1, 1, FINE, **like).view(-1, *[1] * n.dim())
+    average, deviation = posterior(average + (1 + 2 * deviation) * fine)
+    known = (n >= FEWEST) & (spread > ALL_EQUAL * energy)
+    power = torch.where(known, average - CAUTION * deviation, torch.zeros_like(average))
+    _, error, c, rho = (value.squeeze(0) for value in fit(power.unsqueeze(0)))
+    inner = rho.unsqueeze(-1)
     return Scales(
-        torch.where(known, c, mean),
-        torch.where(known, (error / (n - 1).clamp(min=1)).sqrt(), torch.full_like(mean, torch.nan)),
-        unit * torch.where(known, 10**power, torch.ones_like(power)),
+        offset=torch.where(known, c, mean),
+        noise_std=torch.where(known, (error / (n - 1).clamp(min=1)).sqrt(), torch.full_like(mean, torch.nan)),
+        rho=rho,
+        explained=torch.where(known, (1 - error / spread.clamp(min=tiny)).clamp(min=0), torch.zeros_like(mean)),
+        log_rho=power,
+        log_det=torch.log1p(e / inner).mean(-1),
+        shrinkage=(inner / (e + inner)).mean(-1),
     )

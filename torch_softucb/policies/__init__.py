@@ -1,5 +1,6 @@
 """Policies: nn.Module classes over ``functional`` with one contract, :class:`BanditPolicy`."""
 
+from torch_softucb.policies.auto import AutoSoftUCB
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.bootstrap_thompson import BootstrapThompson
 from torch_softucb.policies.bootstrapped_ucb import BootstrappedUCB
@@ -17,6 +18,7 @@ from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 __all__ = [
     "EXP3",
     "ArmPolicy",
+    "AutoSoftUCB",
     "BanditPolicy",
     "BootstrapThompson",
     "BootstrappedUCB",

@@ -22,7 +22,7 @@ from torch_softucb.policies.decision import Decision, Estimate, NativeRule
 from torch_softucb.policies.estimates import estimate_arms, running_sums
 from torch_softucb.policies.guard import load_whole
 from torch_softucb.policies.statistics import RidgeStatistics
-from torch_softucb.policies.updates import Change, UpdateRule, updated_rows
+from torch_softucb.policies.updates import REWARD_SUMS, Change, MemorySums, UpdateRule, updated_rows
 
 
 class BanditPolicy(RidgeStatistics, ABC):
@@ -73,6 +73,11 @@ class BanditPolicy(RidgeStatistics, ABC):
     def keeps_sums(self) -> bool:
         """Whether the memory is the number of observations and sum y^2, for ``Estimate.running_sums``."""
         return False
+
+    @property
+    def memory_sums(self) -> MemorySums | None:
+        """How the memory takes in observations, if it holds running sums."""
+        return REWARD_SUMS if self.keeps_sums else None
 
     def forward(
         self,
@@ -213,9 +218,8 @@ class BanditPolicy(RidgeStatistics, ABC):
         if self.remembers:
             decision, arm = check_remembered(where, decision, arm, rows, reward=reward.shape, bandit=bandit)
             remember = partial(self.remember, arm=arm, decision=decision)
-        elif discount == 1.0 and not self.keeps_sums and fast_path.applies(statistics, x, dims=1):
-            gamma = self._next_gamma(decision, statistics[self.layout.gamma]).item() if self.carries_gamma else None
-            row = fast_path.observed(statistics, x, reward, gamma, self.refresh_every, self.layout)
+        elif discount == 1.0 and fast_path.applies(statistics, x, dims=1):
+            row = self._observe_one(statistics, x, reward, decision)
             if row is not None:
                 return Change(None, statistics, _from_numpy(row))
         check_finite(where, "x", x)
@@ -224,7 +228,7 @@ class BanditPolicy(RidgeStatistics, ABC):
             layout=self.layout,
             ridge_alpha=self.ridge_alpha,
             refresh_every=self.refresh_every,
-            keeps_sums=self.keeps_sums,
+            sums=self.memory_sums,
             next_gamma=partial(self._next_gamma, decision),
             remember=remember,
         )
@@ -232,9 +236,34 @@ class BanditPolicy(RidgeStatistics, ABC):
             x, reward = x.double(), reward.double()
             if statistics.dim() == 1 and reward.dim():
                 x, reward = x.reshape(-1, self.dim), reward.reshape(-1)
-            change = updated_rows(statistics, x, reward, bandit, rule, discount)
+            change = self._change(statistics, x, reward, bandit, rule, discount)
             check_overflow(where, change.new)
         return change
+
+    def _change(
+        self,
+        statistics: Tensor,  # (*B, size)
+        x: Tensor,  # as in updated_rows
+        reward: Tensor,  # as in updated_rows
+        bandit: Tensor | None,  # (N,)
+        rule: UpdateRule,
+        discount: float,
+    ) -> Change:
+        """Compute an update whose arguments have been checked."""
+        return updated_rows(statistics, x, reward, bandit, rule, discount)
+
+    def _observe_one(
+        self,
+        row: Tensor,  # (size,)
+        x: Tensor,  # (d,)
+        reward: Tensor,  # ()
+        decision: Decision | None,
+    ) -> fast_path.Array | None:  # (size,)
+        """Update one bandit by :mod:`~torch_softucb.policies.fast_path`; None where it does not apply."""
+        if self.memory_sums is not None:
+            return None
+        gamma = self._next_gamma(decision, row[self.layout.gamma]).item() if self.carries_gamma else None
+        return fast_path.observed(row, x, reward, gamma, self.refresh_every, self.layout)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         with self.guard.lock:

@@ -27,6 +27,9 @@ class Estimate(NamedTuple):
         memory: ``(*B, M)`` additional statistics of the policy; M is 0 for most policies.
         running_sums: ``(*B, 3)`` number of observations (discounted), their residual sum of squares and
             log det(V / alpha); None unless the policy keeps them.
+        offset: ``(*B,)`` what ``mu_hat`` is relative to; None if it is 0. Only policies that estimate it have one.
+        summary: ``(*B, S)`` dimensionless numbers about the data so far, named in
+            :data:`~torch_softucb.policies.scales.SUMMARY`; None unless the policy estimates its scales.
     """
 
     mu_hat: Tensor  # (*B, K)
@@ -38,6 +41,13 @@ class Estimate(NamedTuple):
     root: Tensor  # (*B, d, d)
     memory: Tensor  # (*B, M)
     running_sums: Tensor | None = None  # (*B, 3)
+    offset: Tensor | None = None  # (*B,)
+    summary: Tensor | None = None  # (*B, S)
+
+    @property
+    def reported_mean(self) -> Tensor:  # (*B, K)
+        """Estimated mean reward of each arm, offset included."""
+        return self.mu_hat if self.offset is None else self.mu_hat + self.offset.unsqueeze(-1)
 
 
 class Slate(NamedTuple):

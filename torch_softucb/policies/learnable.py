@@ -47,14 +47,18 @@ class LearnableConfidence(BanditPolicy):
             raise TypeError(
                 f"{type(self).__name__}: beta_init must be a number, a tensor or a BetaModule instance, got {got}"
             )
-        sums = torch.zeros(2) if module is not None and module.needs_sums else None
-        super().__init__(dim, memory=sums, **policy_kwargs)
+        super().__init__(dim, memory=self._initial_memory(dim, module), **policy_kwargs)
         self.fixed_delta = check_delta(type(self).__name__, delta)
         learned = check_flag(type(self).__name__, "learn_delta", learn_delta)
         self.raw_delta = nn.Parameter(self._like.new_tensor(math.log(delta / (1 - delta)))) if learned else None
         self.beta_module = None if module is None else module.to(device=self.device, dtype=self.dtype)
         start = None if isinstance(beta_init, BetaModule) else nn.Parameter(self._beta_tensor("beta_init", beta_init))
         self.register_parameter("raw_beta", start)
+
+    @classmethod
+    def _initial_memory(cls, dim: int, module: BetaModule | None) -> Tensor | None:  # (M,)
+        """Return what is kept per bandit in addition to the ridge statistics, before any observation."""
+        return torch.zeros(2) if module is not None and module.needs_sums else None
 
     def _beta_tensor(self, name: str, value: float | Tensor) -> Tensor:
         where = type(self).__name__

@@ -148,13 +148,14 @@ def check_lengths(V: Tensor, root: Tensor, length_sq: Tensor) -> None:  # (*B, d
         )
 
 
-def forget(old: RidgeState, discount: float, ridge_alpha: float) -> RidgeState:
+def forget(old: RidgeState, discount: float, ridge_alpha: float | Tensor) -> RidgeState:  # number or (*B,)
     """Discount the statistics: V <- rho V + (1 - rho) alpha I and b <- rho b; check the old cache, then recompute it.
 
     Without the second term of V, directions that are no longer observed would lose their ridge until V is singular.
     """
     check_cache(old)  # a disturbed cache is reported, not rebuilt
-    ridge = ridge_alpha * torch.eye(old.b.shape[-1], dtype=old.V.dtype, device=old.V.device)
+    eye = torch.eye(old.b.shape[-1], dtype=old.V.dtype, device=old.V.device)
+    ridge = ridge_alpha[..., None, None] * eye if isinstance(ridge_alpha, Tensor) else ridge_alpha * eye
     V = discount * old.V + (1 - discount) * ridge
     return old._replace(V=V, root=_ridge_root(V), b=discount * old.b)
 

@@ -23,6 +23,7 @@ from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.beta.network import SituationBeta
 from torch_softucb.policies.beta.schedule import ScheduleBeta
 from torch_softucb.policies.beta.segment import SegmentBeta
+from torch_softucb.policies.beta.summary import SummaryBeta
 from torch_softucb.policies.lin_ts import RunningScale
 from torch_softucb.policies.lin_ucb import RunningRadius
 from torch_softucb.policies.rows import RowLayout
@@ -35,6 +36,7 @@ _MODULES: dict[str, tuple[type[BetaModule], tuple[str, ...]]] = {  # class, and 
     "SegmentBeta": (SegmentBeta, ()),
     "ScheduleBeta": (ScheduleBeta, ("horizon",)),
     "SituationBeta": (SituationBeta, ("horizon", "init", "inputs")),
+    "SummaryBeta": (SummaryBeta, ("horizon", "init")),
 }
 _DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 _RUNNING: dict[tuple[str, str], type[RunningRadius] | type[RunningScale]] = {
@@ -173,7 +175,7 @@ def _build(record: dict[str, Any], tensors: dict[str, Tensor], device: torch.dev
             _check_names(field, settings[field], set(running._fields))
             settings[field] = running(**settings[field])
     with torch.random.fork_rng(devices=[]):  # networks are initialised at random before their weights are loaded
-        if name == "SoftUCBPolicy":
+        if name in ("SoftUCBPolicy", "AutoSoftUCB"):
             settings["beta_init"] = _beta_init(record["beta"], tensors)
         elif record["beta"] is not None:
             raise ValueError(f"beta must be null for {name}, got {record['beta']!r}")
@@ -212,7 +214,8 @@ def _beta_init(beta: object, tensors: Mapping[str, Tensor]) -> Tensor | BetaModu
         return SegmentBeta(segments)
     if name == "ScheduleBeta":
         return ScheduleBeta(settings["horizon"], init=torch.ones(len(_tensor(tensors, "beta_module.log_beta", 1))))
-    return SituationBeta(**settings, hidden=len(_tensor(tensors, "beta_module.hidden.weight", 2)))
+    hidden = len(_tensor(tensors, "beta_module.hidden.weight", 2))
+    return SituationBeta(**settings, hidden=hidden) if name == "SituationBeta" else SummaryBeta(**settings, hidden=hidden)
 
 
 def _tensor(tensors: Mapping[str, Tensor], name: str, dims: int | None) -> Tensor:

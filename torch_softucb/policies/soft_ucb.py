@@ -1,7 +1,7 @@
 """SoftUCB (Algorithm 1): softmax over the UCB index, with a confidence width that can be learned."""
 
 import math
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, ClassVar, Self, Unpack
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from torch_softucb.policies.decision import Decision, Estimate, NativeRule
 from torch_softucb.policies.lazy_decision import LazyDecision
 from torch_softucb.policies.learnable import LearnableConfidence
 from torch_softucb.policies.statistics import PolicyKwargs
+
+if TYPE_CHECKING:
+    from torch_softucb.policies.auto import AutoSoftUCB
 
 COLDNESS_MODES = ("current", "lagged", "smooth")
 
@@ -51,7 +54,7 @@ class SoftUCBPolicy(LearnableConfidence):
         tensor(True)
     """
 
-    own_settings = ("coldness", "smoothing", "differentiate_gamma")
+    own_settings: ClassVar[tuple[str, ...]] = ("coldness", "smoothing", "differentiate_gamma")
 
     def __init__(
         self,
@@ -100,6 +103,46 @@ class SoftUCBPolicy(LearnableConfidence):
         delta = float(about["delta"])
         return cls(dim, beta_init=module, delta=delta, coldness="smooth", device=device, dtype=dtype)
 
+    @classmethod
+    def auto(
+        cls,
+        dim: int,
+        *,
+        horizon: int | None = None,
+        beta_init: "float | Tensor | BetaModule | None" = None,
+        pooled: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> "AutoSoftUCB":
+        """Build a policy without a number to choose: it finds the unit of the rewards and features by itself.
+
+        Offset, noise and prior scale are estimated as rewards arrive, and beta is in units of the noise.
+
+        Args:
+            dim: number of features d.
+            horizon: number of decisions per bandit T, if it is known.
+            beta_init: beta in units of the noise: a number, a tensor with one value per bandit or a
+                :class:`~torch_softucb.BetaModule`; by default the one that comes with the package.
+            pooled: estimate one set of scales for all bandits of a batch, such as the users of one product.
+            device: device of statistics and parameters.
+            dtype: dtype of arms, rewards and decisions.
+
+        Example:
+            >>> policy = SoftUCBPolicy.auto(dim=2)
+            >>> for stars in ([5.0, 3.0], [4.0, 2.0]) * 20:
+            ...     policy.update(torch.eye(2), torch.tensor(stars))
+            >>> policy(torch.eye(2)).probs.argmax()
+            tensor(0)
+            >>> policy.offset is not None
+            True
+        """
+        from torch_softucb.policies.auto import AutoSoftUCB, default_beta
+
+        beta, delta = default_beta(horizon)
+        if beta_init is not None:
+            beta = beta_init
+        return AutoSoftUCB(dim, beta_init=beta, delta=delta, pooled=pooled, device=device, dtype=dtype)
+
     @property
     def carries_gamma(self) -> bool:
         """Whether ``update`` needs the decision, because the next round uses its coldness."""
@@ -126,7 +169,7 @@ class SoftUCBPolicy(LearnableConfidence):
         return Decision(
             probs=_softmax(gamma.unsqueeze(-1) * index, mask, top=peak),  # Eq. 8; gamma is never below 0
             index=index,
-            mu_hat=estimate.mu_hat,
+            mu_hat=estimate.reported_mean,
             width=estimate.width,
             mask=mask,
             beta=beta,
@@ -136,14 +179,28 @@ class SoftUCBPolicy(LearnableConfidence):
         )
 
     def _decide_one(self, where: str, row: Tensor, arms: Tensor, mask: Tensor | None) -> Decision | None:
-        raw, coldness = self.raw_beta, self.coldness
+        raw = self.raw_beta
         if self.beta_module is not None or self.raw_delta is not None or raw.dim():
             return None
         mu_hat, width = fast_path.estimate(row, arms, self.layout)
         if not math.isfinite(np.add.reduce(mu_hat)):
             check_finite(where, "arms", arms)
             check_statistics(where, torch.from_numpy(mu_hat))
-        raw_beta = raw.item()
+        return self._choose(where, arms, mask, mu_hat, width, raw.item(), 0.0, carried=row)
+
+    def _choose(
+        self,
+        where: str,
+        arms: Tensor,  # (K, d)
+        mask: Tensor | None,  # (K,)
+        mu_hat: fast_path.Array,  # (K,)
+        width: fast_path.Array,  # (K,)
+        raw_beta: float,
+        offset: float,
+        situation: Tensor | None = None,  # (F,)
+        carried: Tensor | None = None,  # (size,)
+    ) -> LazyDecision:
+        """Decide by :func:`fast_path.soft_choice`; ``mu_hat`` is relative to the offset."""
         if not math.isfinite(raw_beta):
             raise decision_error(where, [raw_beta], True)
         beta = max(raw_beta, 0.0)  # D9
@@ -152,8 +209,8 @@ class SoftUCBPolicy(LearnableConfidence):
             width,
             beta,
             delta=self.fixed_delta,
-            smoothing=self.smoothing if coldness == "smooth" else None,
-            carried=row[self.layout.gamma].item() if coldness == "lagged" else None,
+            smoothing=self.kappa,
+            carried=None if carried is None or self.coldness != "lagged" else carried[self.layout.gamma].item(),
             mask=None if mask is None else mask.numpy(),
         )
         if not math.isfinite(choice.top + choice.gamma):
@@ -161,7 +218,8 @@ class SoftUCBPolicy(LearnableConfidence):
         return LazyDecision(
             dtype=arms.dtype,
             mask=mask,
-            mu_hat=mu_hat,
+            situation=situation,
+            mu_hat=mu_hat + offset if offset else mu_hat,
             width=width,
             beta=beta,
             probs=choice.probs,

@@ -29,6 +29,28 @@ class Change(NamedTuple):
     new: Tensor  # (n, size) or (*B, size)
 
 
+class MemorySums(NamedTuple):
+    """How a memory that holds running sums takes in observations.
+
+    Attributes:
+        increments: function from features ``(*B, n, d)`` and rewards ``(*B, n)`` to what they add to a memory ``(*B, M)``.
+        forget: function from a memory and a discount to the memory after one step of forgetting.
+        ridge: function from a memory ``(*B, M)`` to the ridge weight of each row ``(*B,)``; None if it is ``ridge_alpha``.
+    """
+
+    increments: Callable[[Tensor, Tensor], Tensor]
+    forget: Callable[[Tensor, float], Tensor]
+    ridge: Callable[[Tensor], Tensor] | None = None
+
+
+def _reward_sums(x: Tensor, reward: Tensor) -> Tensor:  # (*B, n, d), (*B, n) -> (*B, 2)
+    """Return the number of rewards and the sum of their squares; 0 without rewards."""
+    return F.reward_sums(reward) if reward.shape[-1] else reward.new_zeros(*reward.shape[:-1], 2)
+
+
+REWARD_SUMS = MemorySums(_reward_sums, lambda memory, discount: discount * memory)  # number of observations and sum y^2
+
+
 class UpdateRule(NamedTuple):
     """Policy-specific part of an update.
 
@@ -36,7 +58,7 @@ class UpdateRule(NamedTuple):
         layout: positions within a row.
         ridge_alpha: ridge weight alpha.
         refresh_every: recompute a row's cache after this many single observations.
-        keeps_sums: whether the memory holds the number of observations and sum y^2.
+        sums: how the memory takes in observations, if it holds running sums; else None.
         next_gamma: function from the carried coldness ``(*B,)`` to the one after the update.
         remember: function of a memory ``(*B, M)`` and a keyword ``reward`` ``(*B,)`` that returns the new memory; None
             if the policy keeps no memory.
@@ -45,7 +67,7 @@ class UpdateRule(NamedTuple):
     layout: RowLayout
     ridge_alpha: float
     refresh_every: int
-    keeps_sums: bool
+    sums: MemorySums | None
     next_gamma: Callable[[Tensor], Tensor]
     remember: Callable[..., Tensor] | None
 
@@ -54,8 +76,10 @@ class UpdateRule(NamedTuple):
         old = self.layout.unpack(rows)
         if discount == 1.0:
             return old
-        discounted = forget(old, discount, self.ridge_alpha)
-        return discounted._replace(memory=discount * old.memory) if self.keeps_sums else discounted
+        if self.sums is None:
+            return forget(old, discount, self.ridge_alpha)
+        ridge = self.ridge_alpha if self.sums.ridge is None else self.sums.ridge(old.memory)
+        return forget(old, discount, ridge)._replace(memory=self.sums.forget(old.memory, discount))
 
 
 def updated_rows(
@@ -85,8 +109,10 @@ def _observe(old: RidgeState, x: Tensor, reward: Tensor, rule: UpdateRule) -> Te
     """Add one or n observations to each row."""
     if rule.remember is not None:
         old = old._replace(memory=rule.remember(old.memory, reward=reward))
-    if rule.keeps_sums:
-        old = old._replace(memory=old.memory + _sums(reward.unsqueeze(-1) if x.dim() == old.b.dim() else reward))
+    if rule.sums is not None:
+        single = x.dim() == old.b.dim()
+        many = (x.unsqueeze(-2), reward.unsqueeze(-1)) if single else (x, reward)
+        old = old._replace(memory=old.memory + rule.sums.increments(*many))
     gamma = rule.next_gamma(old.gamma)
     if x.dim() > old.b.dim() and x.shape[-2] == 1:
         x, reward = x.squeeze(-2), reward.squeeze(-1)
@@ -108,8 +134,8 @@ def _observe_waves(old: RidgeState, group: Tensor, x: Tensor, reward: Tensor, ru
         at = (position == wave).nonzero().squeeze(-1)
         rows = group[at]
         state = rule.layout.unpack(new[rows])
-        if rule.keeps_sums:
-            state = state._replace(memory=state.memory + _sums(reward[at].unsqueeze(-1)))
+        if rule.sums is not None:
+            state = state._replace(memory=state.memory + rule.sums.increments(x[at].unsqueeze(-2), reward[at].unsqueeze(-1)))
         new[rows] = pack(observe_one(state, x[at], reward[at], state.gamma, rule.refresh_every))
     return new
 
@@ -121,11 +147,6 @@ def _observe_groups(old: RidgeState, group: Tensor, x: Tensor, reward: Tensor, r
     dV = torch.zeros_like(old.V).index_add(0, group, x.mT @ x)
     db = torch.zeros_like(old.b).index_add(0, group, (x.mT @ reward.unsqueeze(-1)).squeeze(-1))
     dn = torch.zeros_like(old.num_observations).index_add(0, group, x.new_full((len(group),), x.shape[1]))
-    if rule.keeps_sums:
-        old = old._replace(memory=old.memory.index_add(0, group, _sums(reward)))
+    if rule.sums is not None:
+        old = old._replace(memory=old.memory.index_add(0, group, rule.sums.increments(x, reward)))
     return pack(observe_many(old, dV, db, dn, gamma))
-
-
-def _sums(reward: Tensor) -> Tensor:  # (*B, n) -> (*B, 2)
-    """Return the number of rewards and the sum of their squares; 0 without rewards."""
-    return F.reward_sums(reward) if reward.shape[-1] else reward.new_zeros(*reward.shape[:-1], 2)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_integer, check_number
+from torch_softucb.policies.auto import AutoSoftUCB
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.rng import normals, stream_key, uniforms
@@ -16,11 +17,13 @@ from torch_softucb.simulation.arm_features import ArmFeatures
 from torch_softucb.simulation.backends import choose_backend
 from torch_softucb.simulation.backends.base import PlaySetup, warn_eager
 from torch_softucb.simulation.backends.eager import Eager
+from torch_softucb.simulation.backends.kernel import load_kernel
 from torch_softucb.simulation.backends.native import Native
 from torch_softucb.simulation.environment import Environment
 from torch_softucb.simulation.fixed_arms import FixedArms
 from torch_softucb.simulation.forgetting import ForgettingArms
 from torch_softucb.simulation.refresh import LONGEST, Refresh
+from torch_softucb.simulation.rescale import Rescale
 from torch_softucb.simulation.saved_state import check_finite_numbers
 from torch_softucb.simulation.scores import check_has_scores
 from torch_softucb.simulation.state import PlayState
@@ -116,8 +119,14 @@ class Simulation:
         )
         self.policy, self.problem, self.environment = policy, problem, Environment(problem)
         self._horizon = check_integer("Simulation", "horizon", options["horizon"], low=1) if "horizon" in options else None
-        longest = LONGEST if self._horizon is None else self._horizon
-        self._refresh = Refresh(problem, features, policy.ridge_alpha, forgets=forgets, horizon=longest)
+        setup = PlaySetup(policy, problem, arms, self.environment, gradient=gradient, scores=scores)
+        self.backend, self._recorder = choose_backend(setup, compile), Eager(setup)
+        if isinstance(policy, AutoSoftUCB):
+            kernel = load_kernel().rescale if isinstance(self.backend, Native) else None
+            self._refresh: Refresh = Rescale(problem, features, discount=discount, kernel=kernel)
+        else:
+            longest = LONGEST if self._horizon is None else self._horizon
+            self._refresh = Refresh(problem, features, policy.ridge_alpha, forgets=forgets, horizon=longest)
         self.state = PlayState.fresh(
             policy,
             problem,
@@ -127,8 +136,6 @@ class Simulation:
             noise_key=noise_key,
             action_key=action_key,
         )
-        setup = PlaySetup(policy, problem, arms, self.environment, gradient=gradient, scores=scores)
-        self.backend, self._recorder = choose_backend(setup, compile), Eager(setup)
         # a negative width^2 becomes a NaN width, NaN probabilities and an error in the same round, and it stays negative
         self._draws_show_nan = not (forgets or policy.normals_per_decision)
         self._warned = False

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torch_softucb.policies.decision import Estimate
 from torch_softucb.simulation.arm_features import ArmFeatures
+from torch_softucb.simulation.scales import NOISE_STD, scaled_estimate
 from torch_softucb.simulation.state import PlayState
 
 
@@ -31,7 +32,7 @@ class FixedArms:
 
         ``num_observations`` is an argument, although the state has it, because torch.compile must see a tensor.
         """
-        return Estimate(
+        estimate = Estimate(
             mu_hat=state.mu_hat.movedim(0, -1),
             width=state.width_sq.sqrt().movedim(0, -1),
             num_observations=num_observations,
@@ -42,6 +43,7 @@ class FixedArms:
             memory=state.memory,
             running_sums=None if state.running_sums is None else state.running_sums[:3].movedim(0, -1),
         )
+        return estimate if state.scales is None else scaled_estimate(estimate, state.scales)
 
     def _perturb(self, root: Tensor, z: Tensor) -> Tensor:  # (d, d, *B), (*B, d) -> (*B, K)
         return self.features.project(self._times_root(root, z.movedim(-1, 0).contiguous())).movedim(0, -1)
@@ -62,6 +64,8 @@ class FixedArms:
         z = self.features.project(u)
         s = 1 + w.square().sum(0)
         step = (reward - state.mu_hat.gather(0, arm.unsqueeze(0)).squeeze(0)) / s
+        if state.scales is not None:  # while the noise is not known, arms are ranked by width alone
+            step = torch.where(state.scales[NOISE_STD] > 0, step, torch.zeros_like(step))
         if state.running_sums is not None:  # in the order of RUNNING_SUMS
             state.running_sums += torch.stack((torch.ones_like(s), step.square() * s, s.log(), torch.zeros_like(s)))
         state.mu_hat.addcmul_(z, step)

@@ -9,6 +9,7 @@ from torch_softucb.functional.residuals import _residual_sum
 from torch_softucb.functional.ridge import _ridge_estimate, _ridge_root
 from torch_softucb.simulation.arm_features import ArmFeatures
 from torch_softucb.simulation.fixed_arms import FixedArms
+from torch_softucb.simulation.scales import RHO, base_of
 from torch_softucb.simulation.state import PlayState
 
 
@@ -35,17 +36,23 @@ class ForgettingArms(FixedArms):
         """Discount the statistics, then add one reward per trajectory."""
         assert state.V is not None
         assert state.b is not None
-        x = self.features.gather(arm)
-        state.V.mul_(self.discount).add_(self.restored_ridge).add_(x.unsqueeze(1) * x.unsqueeze(0))
+        x, given = self.features.gather(arm), reward
+        ridge: Tensor = self.restored_ridge
+        base = None
+        if state.scales is not None:
+            ridge = ridge * state.scales[RHO].to(ridge.dtype)
+            base = base_of(state.scales).to(reward.dtype)
+            reward = reward - base
+        state.V.mul_(self.discount).add_(ridge).add_(x.unsqueeze(1) * x.unsqueeze(0))
         state.b.mul_(self.discount).add_(x * reward)
         root, b = _ridge_root(state.V.movedim((0, 1), (-2, -1))), state.b.movedim(0, -1)
         mu_hat, width = _ridge_estimate(self.features.given, root, b)
-        state.mu_hat.copy_(mu_hat.movedim(-1, 0))
+        state.mu_hat.copy_(mu_hat.movedim(-1, 0) if base is None else mu_hat.movedim(-1, 0) + base)
         state.width_sq.copy_(width.square().movedim(-1, 0))
         state.root.copy_(root.movedim((-2, -1), (0, 1)))
         if state.running_sums is not None:
             state.running_sums.copy_(self._sums(state.running_sums, root, b, reward))
-        return x, reward
+        return x, given
 
     def _sums(self, old: Tensor, root: Tensor, b: Tensor, reward: Tensor) -> Tensor:  # (4, *B), in the order of RUNNING_SUMS
         count, squares = self.discount * old[0] + 1, self.discount * old[3] + reward.square()

@@ -62,11 +62,13 @@ class Refresh:
         assert state.arm_sums is not None
         arm, reward = (torch.stack(each).flatten(1) for each in zip(*self._plays, strict=True))  # (n, B)
         self._plays.clear()
-        counts, sums = state.arm_sums.view(-1, 2).unbind(-1)  # (B K,)
+        counts, sums, squares = state.arm_sums.view(-1, 3).unbind(-1)  # (B K,)
         first = torch.arange(0, len(counts), state.arm_sums.shape[-2], device=arm.device)
         place = (arm + first).flatten()  # stacked and added in the order of the memory, which is faster
+        reward = reward.to(sums.dtype).flatten()
         counts.scatter_add_(0, place, counts.new_ones(()).expand(len(place)))
-        sums.scatter_add_(0, place, reward.to(sums.dtype).flatten())
+        sums.scatter_add_(0, place, reward)
+        squares.scatter_add_(0, place, reward.square())
 
     def forget_plays(self) -> None:
         """Drop the plays that were noted."""
@@ -84,7 +86,7 @@ class Refresh:
             return
         assert state.arm_sums is not None
         self.collect(state)
-        counts, sums = state.arm_sums.flatten(0, -3).unbind(-1)  # (B, K)
+        counts, sums, _ = state.arm_sums.flatten(0, -3).unbind(-1)  # (B, K)
         regular = state.t & (state.t - 1) == 0 or state.t % _PERIOD == 0
         rows = (self._ratio.flatten() * (state.t if regular else 1) >= self._limit).nonzero().squeeze(-1)
         own = None if self.features.shared else self.features.given.flatten(0, -3)  # (B, K, d)

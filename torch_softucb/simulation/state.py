@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from torch_softucb.errors import NumericalError
+from torch_softucb.policies.auto import AutoSoftUCB
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.simulation.arm_features import ArmFeatures
 from torch_softucb.simulation.saved_state import check_finite_numbers, check_saved_state
+from torch_softucb.simulation.scales import fresh_scales
 
 RUNNING_SUMS = ("num_observations", "residual_sum", "log_det", "sum_of_squares")  # the rows of PlayState.running_sums
 
@@ -31,8 +33,10 @@ class PlayState:
         running_sums: the sums named in ``RUNNING_SUMS``, ``(4, *B)``; None if the policy does not use them.
         V: ridge matrix, ``(d, d, *B)``; None without forgetting.
         b: sum of features times reward, ``(d, *B)``; None without forgetting.
-        arm_sums: how often each arm was played and the sum of its rewards, ``(*B, K, 2)`` float64; None where
-            :class:`~torch_softucb.simulation.refresh.Refresh` does not need them.
+        arm_sums: how often each arm was played, the sum of its rewards and the sum of their squares, ``(*B, K, 3)``
+            float64; None where :class:`~torch_softucb.simulation.refresh.Refresh` does not need them.
+        scales: anchor, offset, noise, rho and summary of :mod:`torch_softucb.policies.scales`, ``(10, *B)`` float64; None
+            unless the policy estimates its scales. ``arm_sums`` are then relative to the anchor.
         memory: what the policy keeps besides its ridge statistics, ``(*B, M)``.
         noise_key: key of the reward noise, ``()`` int64.
         action_key: key of the action draws, ``()`` int64.
@@ -46,7 +50,8 @@ class PlayState:
     running_sums: Tensor | None  # (4, *B)
     V: Tensor | None  # (d, d, *B)
     b: Tensor | None  # (d, *B)
-    arm_sums: Tensor | None  # (*B, K, 2) float64
+    arm_sums: Tensor | None  # (*B, K, 3) float64
+    scales: Tensor | None  # (10, *B) float64
     memory: Tensor  # (*B, M)
     noise_key: Tensor  # () int64
     action_key: Tensor  # () int64
@@ -87,8 +92,9 @@ class PlayState:
             running_sums=like.new_zeros(len(RUNNING_SUMS), *batch) if policy.keeps_sums else None,
             V=(alpha * eye).repeat(1, 1, *batch) if forgets else None,
             b=like.new_zeros(d, *batch) if forgets else None,
-            arm_sums=like.new_zeros(*batch, len(width_sq), 2, dtype=torch.float64) if counts_arms else None,
-            memory=policy.fresh_memory(tuple(batch)).to(like),
+            arm_sums=like.new_zeros(*batch, len(width_sq), 3, dtype=torch.float64) if counts_arms else None,
+            scales=fresh_scales(tuple(batch), like.device) if isinstance(policy, AutoSoftUCB) else None,
+            memory=policy.fresh_memory(tuple(batch)).to(like) if policy.remembers else like.new_empty(*batch, 0),
             noise_key=noise_key,
             action_key=action_key,
         )

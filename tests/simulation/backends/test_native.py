@@ -205,7 +205,7 @@ def _arguments(seeded, dtype=torch.double):
     )
     noise, state = simulation._noise(0, 3), simulation.state
     state.running_sums = torch.zeros(4, 38, dtype=dtype)
-    state.arm_sums = torch.zeros(38, NUM_ARMS, 2, dtype=torch.double)
+    state.arm_sums = torch.zeros(38, NUM_ARMS, 3, dtype=torch.double)
     outputs = native.KernelOutputs(torch.empty_like(noise), noise.new_zeros(3, 38), noise.new_empty(11, 3, 38))
     return {
         "state": dict(zip([f.name for f in fields(PlayState) if f.name != "t"], state.tensors(), strict=True)),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb.checks import check_integer
-from torch_softucb.policies.beta.situation import _FROM_SUMS, _INPUTS
+from torch_softucb.policies.beta.situation import _FROM_SUMS, _INPUTS, SUMMARY_INPUTS
 from torch_softucb.policies.decision import Estimate
 
 
@@ -39,9 +39,9 @@ class BetaModule(nn.Module, ABC):
             bandit: rows of the policy's batch, for modules with one beta per bandit.
         """
 
-    def for_horizon(self, horizon: int) -> Self:
+    def for_horizon(self, horizon: int | None) -> Self:
         """Return the module for another number of rounds T; parameters are shared."""
-        if self.horizon is None:
+        if self.horizon is None or horizon is None:
             return self
         other = copy.copy(self)  # shallow: parameters and submodules are the same objects
         other.horizon = check_integer(type(self).__name__, "horizon", horizon, low=1)
@@ -82,6 +82,11 @@ class BetaModule(nn.Module, ABC):
     def needs_estimate(self) -> bool:
         """Whether an input depends on more than the number of observations."""
         return any(name != "num_observations" for name in self.inputs)
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether beta changes only when the policy estimates its scales."""
+        return bool(self.inputs) and all(name in SUMMARY_INPUTS for name in self.inputs)
 
     def situation(self, estimate: Estimate, mask: Tensor | None) -> Tensor:  # (*B, F); (F,) for functions of time alone
         """Return the values of ``inputs`` for one decision.

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_softucb import functional as F
 from torch_softucb.functional.softmax import masked
 from torch_softucb.policies.decision import Estimate
+from torch_softucb.policies.scales import SUMMARY
 
 
 def _log(width: Tensor) -> Tensor:
@@ -53,3 +54,23 @@ SITUATION = tuple(_INPUTS)
 log det(V / alpha) / d; logs of the smallest, the mean and the largest width."""
 
 _FROM_SUMS = ("log_noise", "log_det")
+
+
+def _summary(name: str) -> _Input:
+    at = SUMMARY.index(name)
+
+    def read(estimate: Estimate, mask: Tensor | None) -> Tensor:  # (*B,)
+        if estimate.summary is None:
+            raise ValueError(
+                "SummaryBeta: the policy must estimate its scales; use SoftUCBPolicy.auto, or another beta with this policy"
+            )
+        return estimate.summary[..., at]
+
+    return read
+
+
+_INPUTS |= {f"summary_{name}": _summary(name) for name in SUMMARY}
+
+SUMMARY_INPUTS = (*(f"summary_{name}" for name in SUMMARY), "log_arms", "log_dim")
+"""Names of the inputs that change only when a policy estimates its scales; see
+:data:`~torch_softucb.policies.scales.SUMMARY`."""

@@ -12,11 +12,13 @@ from torch import Tensor
 
 from torch_softucb.errors import NumericalError
 from torch_softucb.policies._checks import check_beta_fits, check_offered
+from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import NativeRule
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.simulation.backends.base import Backend, PlaySetup
 from torch_softucb.simulation.backends.kernel import load_kernel
 from torch_softucb.simulation.saved_state import check_finite_numbers
+from torch_softucb.simulation.scales import noise_unit
 from torch_softucb.simulation.state import PlayState
 from torch_softucb.simulation.trajectory import SCORES, GradientTerms, Round
 
@@ -67,12 +69,18 @@ def _kernel_problem(setup: PlaySetup) -> KernelProblem:
     return KernelProblem(setup.arms.features.layout, means, environment.best, mask, rotated_means, drift_rate)
 
 
+def is_steady(policy: BanditPolicy) -> bool:
+    """Return whether beta is a module that changes only when the policy estimates its scales."""
+    module = getattr(policy, "beta_module", None)
+    return module is not None and module.is_steady
+
+
 class Native(Backend):
     """Backend that plays blocks of rounds per call; single rounds if beta depends on the estimates, as torch computes it."""
 
     def __init__(self, setup: PlaySetup) -> None:
         self.setup = setup
-        self.max_rounds = 1 if setup.policy.needs_estimate else None
+        self.max_rounds = 1 if setup.policy.needs_estimate and not is_steady(setup.policy) else None
         self._problem, self._kernel = _kernel_problem(setup), load_kernel().op
 
     @classmethod
@@ -142,6 +150,8 @@ class Native(Backend):
             outputs,
         )
         start, state.t = state.t, state.t + n
+        if state.scales is not None:
+            _in_units(outputs, noise_unit(state.scales).to(means.dtype))
         terms = None if outputs.terms is None else GradientTerms(*outputs.terms)
         yield Round(start, outputs.regret, terms, scores=outputs.scores, situation=situation if setup.scores else None)
 
@@ -158,10 +168,21 @@ class Native(Backend):
             assert isinstance(policy, SoftUCBPolicy)
             estimate = self.setup.arms.estimate(state, state.num_observations)
             scale, situation = policy.situated_beta(estimate, mask=self.setup.problem.mask)
-            situation = None if situation is None else situation.unsqueeze(0)
+            situation = None if situation is None else situation.expand(len(num_observations), *situation.shape)
         elif isinstance(policy, SoftUCBPolicy) and policy.beta_module is not None:
             situation = num_observations.unsqueeze(-1)[:, : len(policy.beta_module.inputs)]  # (n, F)
         if not rule.by_round:
             check_beta_fits(type(policy).__name__, scale.shape, batch)
             scale = scale.reshape(1, -1)
+        if state.scales is not None:  # the kernel's widths are plain norms
+            scale = scale * noise_unit(state.scales).to(scale.dtype).reshape(1, -1)
         return scale, situation
+
+
+def _in_units(outputs: KernelOutputs, unit: Tensor) -> None:  # (*B,)
+    """Convert slopes in the kernel's scale and plain widths to slopes in beta and widths in the unit of the rewards."""
+    if outputs.terms is not None:
+        outputs.terms[:2] *= unit  # reward and penalty
+    if outputs.scores is not None:
+        for name in ("present", "score", "best_width", "mean_width", "reward_slope", "sum_width"):
+            outputs.scores[SCORES.index(name)] *= unit

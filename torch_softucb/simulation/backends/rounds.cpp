@@ -9,6 +9,8 @@
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
+#include "scales.h"
+
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -21,7 +23,7 @@ constexpr float SMALLEST = 1e-35f;  // functional.softmax.SMALLEST
 enum Rule : int64_t { SOFT_CURRENT, SOFT_LAGGED, SOFT_SMOOTH, GREEDY, THOMPSON, RULES };
 const char *const RULE_NAMES[RULES] = {"soft_current", "soft_lagged", "soft_smooth", "greedy", "thompson"};
 enum StateField : size_t {  // PlayState; the kernel does not use the last three
-  MU_HAT, WIDTH_SQ, ROOT, GAMMA, RUNNING_SUMS, V_MATRIX, B_VECTOR, ARM_SUMS, MEMORY, NOISE_KEY, ACTION_KEY,
+  MU_HAT, WIDTH_SQ, ROOT, GAMMA, RUNNING_SUMS, V_MATRIX, B_VECTOR, ARM_SUMS, SCALES, MEMORY, NOISE_KEY, ACTION_KEY,
   STATE_FIELDS
 };
 enum ProblemField : size_t { ARMS, MEANS, BEST, MASK, ROTATED_MEANS, DRIFT_RATE, PROBLEM_FIELDS };  // KernelProblem
@@ -29,6 +31,7 @@ enum Setting : size_t { ODDS, SMOOTHING, EPSILON, DISCOUNT, RIDGE_ALPHA, SETTING
 enum OutputField : size_t { REGRET, TERMS, SCORES, OUTPUT_FIELDS };  // KernelOutputs
 enum Term : int64_t { TERM_REWARD, TERM_PENALTY, TERM_VALUE, TERM_COUNT };  // GradientTerms
 enum Sum : int64_t { SUM_NUM_OBSERVATIONS, SUM_RESIDUAL_SUM, SUM_LOG_DET, SUM_SUM_OF_SQUARES, SUM_COUNT };  // RUNNING_SUMS
+enum Scale : int64_t { SCALE_ANCHOR, SCALE_OFFSET, SCALE_NOISE_STD, SCALE_RHO, SCALE_COUNT = 10 };  // simulation.scales
 enum Score : int64_t {  // trajectory.SCORES
   SCORE_PRESENT, SCORE_SCORE, SCORE_BEST_PROB, SCORE_BEST_INDEX, SCORE_BEST_WIDTH, SCORE_MEAN_WIDTH, SCORE_COVERAGE,
   SCORE_DELTA_PRESENT, SCORE_DELTA_SCORE, SCORE_REWARD_SLOPE, SCORE_SUM_WIDTH, SCORE_COUNT
@@ -55,7 +58,8 @@ struct Block {  // the arguments of a call; every tensor contiguous, trajectorie
   F *V, *b;            // (d, d, B), (d, B), or null without forgetting: updated in place
   double discount, ridge_alpha;
   F *running_sums;     // (SUM_COUNT, B) or null: updated in place
-  double *arm_sums;    // (B, K, 2) number of plays and sum of rewards per arm, or null: updated in place
+  double *arm_sums;    // (B, K, 3) plays, sum of rewards and of their squares per arm, or null: updated in place
+  const double *scales;  // (SCALE_COUNT, B), or null: the policy's ridge is ridge_alpha and its offset 0
   F *regret;           // (rounds, B)
   F *terms;            // (TERM_COUNT, B) or null if they are not requested: added to
   F *scores;           // (SCORE_COUNT, rounds, B) or null if they are not requested
@@ -75,6 +79,7 @@ struct Tile {
   F reward[LANES], r_mu[LANES], term[TERM_COUNT][LANES], drift_rate[LANES], sums[SUM_COUNT][LANES];
   F soft_count[LANES] = {};  // soft number of suboptimal arms, of the smooth coldness
   F failed[LANES] = {};  // 1 where V could not be factorised
+  F learns[LANES], base[LANES], ridge[LANES];  // 0 while the noise is not known; offset and ridge of the policy's model
   // for scores: widths of i_star and of the arm with the largest S, and dgamma / dbeta
   F low_width[LANES], top_width[LANES], gamma_slope[LANES];
   int64_t arm[LANES], lane_of[LANES], best_arm[LANES];
@@ -341,19 +346,20 @@ struct Tile {
   }
 
   void update_and_forget(int64_t t) {  // ForgettingArms.update
-    const F rho = F(s.discount), ridge = F((1 - s.discount) * s.ridge_alpha);
-    F y[LANES];
+    const F rho = F(s.discount);
+    F y[LANES], restored[LANES];
+    EACH_LANE restored[l] = F((1 - s.discount) * ridge[l]);
     for (int64_t l = 0; l < LANES; ++l) {
       const int64_t at = arm[l] * LANES + l;
-      y[l] = means[at] + s.noise[t * s.B + lane_of[l]];
+      y[l] = means[at] + s.noise[t * s.B + lane_of[l]] - base[l];
       for (int64_t j = 0; j < d; ++j) x[j * LANES + l] = SHARED ? s.arms[arm[l] * d + j] : X[j * K * LANES + at];
     }
     for (int64_t i = 0; i < d; ++i) {
       EACH_LANE b[i * LANES + l] = rho * b[i * LANES + l] + x[i * LANES + l] * y[l];
       for (int64_t j = 0; j < d; ++j) {
         F *v = V + (i * d + j) * LANES;
-        const F own = i == j ? ridge : F(0);
-        EACH_LANE v[l] = rho * v[l] + own + x[i * LANES + l] * x[j * LANES + l];
+        const F own = i == j ? F(1) : F(0);
+        EACH_LANE v[l] = rho * v[l] + own * restored[l] + x[i * LANES + l] * x[j * LANES + l];
       }
     }
     F log_det[LANES] = {};
@@ -389,7 +395,7 @@ struct Tile {
     }
     times_root(w, u);
     project(u, mu);
-    for (int64_t k = 0; k < K; ++k) EACH_LANE w2[k * LANES + l] = 0;
+    for (int64_t k = 0; k < K; ++k) EACH_LANE { mu[k * LANES + l] += base[l]; w2[k * LANES + l] = 0; }
     for (int64_t i = 0; i < d; ++i) {  // width^2 = |root^T x_k|^2, one column of root at a time
       for (int64_t j = 0; j < d; ++j) EACH_LANE u[j * LANES + l] = root[(j * d + i) * LANES + l];
       project(u, z);
@@ -408,9 +414,21 @@ struct Tile {
 
   void count_arms(int64_t t, int64_t lanes) {
     for (int64_t l = 0; l < lanes; ++l) {
-      double *to = s.arm_sums + 2 * (lane_of[l] * K + arm[l]);
+      const F reward = means[arm[l] * LANES + l] + s.noise[t * s.B + lane_of[l]];
+      const double y = double(reward) - (s.scales != nullptr ? s.scales[SCALE_ANCHOR * s.B + lane_of[l]] : 0.0);
+      double *first = s.arm_sums + 3 * lane_of[l] * K, *to = first + 3 * arm[l];
+      if (s.discount < 1) for (int64_t i = 0; i < 3 * K; ++i) first[i] *= s.discount;
       to[0] += 1;
-      to[1] += means[arm[l] * LANES + l] + s.noise[t * s.B + lane_of[l]];
+      to[1] += y;
+      to[2] += y * y;
+    }
+  }
+  void fetch_scales() {
+    for (int64_t l = 0; l < LANES; ++l) {
+      const double *of = s.scales != nullptr ? s.scales + lane_of[l] : nullptr;
+      learns[l] = of == nullptr || of[SCALE_NOISE_STD * s.B] > 0 ? F(1) : F(0);
+      base[l] = of == nullptr ? F(0) : F(of[SCALE_ANCHOR * s.B] + of[SCALE_OFFSET * s.B]);
+      ridge[l] = of == nullptr ? F(s.ridge_alpha) : F(of[SCALE_RHO * s.B]);
     }
   }
 
@@ -432,7 +450,7 @@ struct Tile {
       sums[SUM_RESIDUAL_SUM][l] += r_mu[l] * r_mu[l] / q[l];
       sums[SUM_LOG_DET][l] += std::log(q[l]);
     }
-    EACH_LANE { residual[l] = r_mu[l] / q[l]; step[l] = 1 / (q[l] + std::sqrt(q[l])); q[l] = 1 / q[l]; }
+    EACH_LANE { residual[l] = learns[l] * r_mu[l] / q[l]; step[l] = 1 / (q[l] + std::sqrt(q[l])); q[l] = 1 / q[l]; }
     project(u, z);
     for (int64_t k = 0; k < K; ++k) EACH_LANE {
       const F zk = z[k * LANES + l];
@@ -458,6 +476,7 @@ struct Tile {
     if (s.V != nullptr) { fetch(V, s.V, d * d); fetch(b, s.b, d); }
     if (s.running_sums != nullptr) for (int64_t i = 0; i < SUM_COUNT; ++i) fetch(sums[i], s.running_sums + i * s.B, 1);
     find_best();
+    fetch_scales();
     EACH_LANE failed[l] = 0;
     if (s.terms != nullptr) for (int64_t i = 0; i < TERM_COUNT; ++i) fetch(term[i], s.terms + i * s.B, 1);
     for (int64_t t = 0; t < s.rounds; ++t) {
@@ -538,7 +557,7 @@ void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, con
   const at::Tensor gamma = needed(state, GAMMA, "gamma"), regret = needed(outputs, REGRET, "regret");
   const auto mask = given(problem, MASK), rotated_means = given(problem, ROTATED_MEANS), drift_rate = given(problem, DRIFT_RATE);
   const auto V = given(state, V_MATRIX), b = given(state, B_VECTOR), running_sums = given(state, RUNNING_SUMS);
-  const auto arm_sums = given(state, ARM_SUMS);
+  const auto arm_sums = given(state, ARM_SUMS), scales = given(state, SCALES);
   const auto terms = given(outputs, TERMS), scores = given(outputs, SCORES);
   TORCH_CHECK(rotated_means.has_value() == drift_rate.has_value(), "rounds: rotated_means and drift_rate must be given together");
   TORCH_CHECK(V.has_value() == b.has_value(), "rounds: V and b must be given together");
@@ -570,8 +589,9 @@ void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, con
   if (V) check("V", *V, shape({d, d}));
   if (b) check("b", *b, shape({d}));
   auto by_lane = shape({});
-  by_lane.insert(by_lane.end(), {K, 2});
+  by_lane.insert(by_lane.end(), {K, 3});
   if (arm_sums) check("arm_sums", *arm_sums, by_lane, at::kDouble);
+  if (scales) check("scales", *scales, shape({SCALE_COUNT}), at::kDouble);
   check("noise", noise, shape({n}));
   if (rule == THOMPSON) check("draws", draws, shape({n, d}));
   else check("draws", draws, shape({n}), at::kDouble);
@@ -611,6 +631,7 @@ void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, con
     s.V = write(V);
     s.b = write(b);
     s.arm_sums = arm_sums ? arm_sums->mutable_data_ptr<double>() : nullptr;
+    s.scales = scales ? scales->const_data_ptr<double>() : nullptr;
     s.regret = regret.mutable_data_ptr<scalar_t>();
     s.terms = write(terms);
     s.scores = write(scores);
@@ -621,10 +642,60 @@ void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, con
   });
 }
 
+// Estimates the scales of all trajectories, see scales.h.
+void rescale(const at::Tensor &arms, const at::Tensor &arm_sums, const at::Tensor &scales, const at::Tensor &mu_hat,
+             const at::Tensor &width_sq, const at::Tensor &root, const std::optional<at::Tensor> &V,
+             const std::optional<at::Tensor> &b) {
+  TORCH_CHECK(mu_hat.dim() >= 1 && arms.dim() >= 2 && mu_hat.numel() > 0 && arms.numel() > 0,
+              "rescale: mu_hat must be (K, *B), arms (K, d) or (d, K, *B), none of them empty");
+  TORCH_CHECK(V.has_value() == b.has_value(), "rescale: V and b must be given together");
+  const auto batch = mu_hat.sizes().slice(1);
+  const auto shape = [&](std::initializer_list<int64_t> lead) {
+    std::vector<int64_t> sizes(lead);
+    sizes.insert(sizes.end(), batch.begin(), batch.end());
+    return sizes;
+  };
+  const bool shared = arms.dim() == 2;
+  const int64_t K = mu_hat.size(0), B = mu_hat.numel() / K, d = arms.size(shared ? 1 : 0);
+  const CheckTensor check{mu_hat.scalar_type()};
+  check("arms", arms, shared ? std::vector<int64_t>{K, d} : shape({d, K}));
+  check("mu_hat", mu_hat, shape({K}));
+  check("width_sq", width_sq, shape({K}));
+  check("root", root, shape({d, d}));
+  check("scales", scales, shape({SCALE_COUNT}), at::kDouble);
+  auto by_lane = shape({});
+  by_lane.insert(by_lane.end(), {K, 3});
+  check("arm_sums", arm_sums, by_lane, at::kDouble);
+  if (V) check("V", *V, shape({d, d}));
+  if (b) check("b", *b, shape({d}));
+  AT_DISPATCH_FLOATING_TYPES(mu_hat.scalar_type(), "rescale", [&] {
+    ScaleBlock<scalar_t> s{};
+    s.K = K; s.d = d; s.B = B; s.shared = shared;
+    s.arms = arms.const_data_ptr<scalar_t>();
+    s.arm_sums = arm_sums.mutable_data_ptr<double>();
+    s.scales = scales.mutable_data_ptr<double>();
+    s.mu_hat = mu_hat.mutable_data_ptr<scalar_t>();
+    s.width_sq = width_sq.mutable_data_ptr<scalar_t>();
+    s.root = root.mutable_data_ptr<scalar_t>();
+    s.V = V ? V->mutable_data_ptr<scalar_t>() : nullptr;
+    s.b = b ? b->mutable_data_ptr<scalar_t>() : nullptr;
+    const int64_t tiles = (B + SCALE_LANES - 1) / SCALE_LANES;
+    at::parallel_for(0, tiles, 1, [&](int64_t begin, int64_t end) {
+      ScaleTile<scalar_t> tile(s);
+      for (int64_t i = begin; i < end; ++i) tile.run(i * SCALE_LANES, std::min(SCALE_LANES, B - i * SCALE_LANES));
+    });
+  });
+}
+
 }  // namespace
 
 TORCH_LIBRARY(torch_softucb, m) {
+  m.def("rescale(Tensor arms, Tensor arm_sums, Tensor(a!) scales, Tensor(b!) mu_hat, Tensor(c!) width_sq, Tensor(d!) root,"
+        " Tensor(e!)? V, Tensor(f!)? b) -> ()");
   m.def("rounds(str rule, int start, Tensor(a!)?[] state, Tensor?[] problem, Tensor noise, Tensor draws, Tensor scale,"
         " float[] settings, Tensor(b!)?[] outputs) -> ()");
 }
-TORCH_LIBRARY_IMPL(torch_softucb, CPU, m) { m.impl("rounds", &rounds); }
+TORCH_LIBRARY_IMPL(torch_softucb, CPU, m) {
+  m.impl("rounds", &rounds);
+  m.impl("rescale", &rescale);
+}

@@ -1,0 +1,235 @@
+"""SoftUCB without a number to choose: offset, noise and prior scale are estimated from the rewards."""
+
+import math
+from typing import ClassVar, Unpack
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_softucb.checks import check_finite, check_integer
+from torch_softucb.policies import auto_fast_path, fast_path
+from torch_softucb.policies._checks import check_flag, check_statistics
+from torch_softucb.policies.beta.base import BetaModule
+from torch_softucb.policies.beta.summary import PRETRAINED_AUTO, SummaryBeta
+from torch_softucb.policies.decision import Decision, Estimate
+from torch_softucb.policies.estimates import estimate_arms
+from torch_softucb.policies.scales import (
+    SCALE_SUMS,
+    SUM_X,
+    SUMMARY_START,
+    Groups,
+    Observed,
+    ScaleMemory,
+    anchored,
+    fresh_memory,
+    group,
+    impossible,
+    settled,
+    unpack_memory,
+)
+from torch_softucb.policies.soft_ucb import SoftUCBPolicy
+from torch_softucb.policies.statistics import PolicyKwargs
+from torch_softucb.policies.updates import Change, MemorySums, UpdateRule, updated_rows
+
+BETA, DELTA = 2.0, 0.999999  # the best single numbers on synthetic families
+
+
+class AutoSoftUCB(SoftUCBPolicy):
+    """SoftUCB in units of the noise; :meth:`SoftUCBPolicy.auto <torch_softucb.SoftUCBPolicy.auto>` builds it.
+
+    Rewards are modelled as y = c + x . theta + noise. The offset c, the standard deviation of the noise and that of theta
+    are estimated from the rewards (:func:`torch_softucb.functional.evidence_scales`), again whenever the number of
+    observations has grown by 15%. The width of a decision is in the unit of the rewards: noise times the norm of the arm in
+    V^-1, where V = rho I + sum x x^T and rho is the noise variance over the variance of theta. So beta is a number without
+    a unit. Rewards a y + c and features s Q x, with a, s > 0 and a rotation Q, lead to the same decisions as y and x. While
+    the noise is not known (fewer than three rewards, or all of them equal), arms are ranked by width alone.
+
+    Args:
+        dim: number of features d.
+        beta_init: initial beta, as in :class:`~torch_softucb.SoftUCBPolicy`, in units of the noise.
+        delta: as in :class:`~torch_softucb.SoftUCBPolicy`.
+        learn_delta: as in :class:`~torch_softucb.SoftUCBPolicy`.
+        smoothing: as in :class:`~torch_softucb.SoftUCBPolicy`; the coldness is ``smooth``.
+        pooled: estimate one set of scales for all bandits of the batch, because their rewards have the same unit: users of
+            one product. By default each bandit has its own.
+        rows_per_group: number of consecutive bandits of the batch that share their scales; set by
+            :class:`~torch_softucb.DisjointArms`.
+        **policy_kwargs: ``refresh_every``, ``device``, ``dtype``, as in :class:`~torch_softucb.BanditPolicy`.
+
+    Example:
+        >>> policy = AutoSoftUCB(dim=2, beta_init=1.0)
+        >>> for _ in range(50):  # dollars or cents, stars or clicks: the decisions are the same
+        ...     policy.update(torch.eye(2), torch.tensor([4.0, 3.0]) + 0.1 * torch.randn(2))
+        >>> policy(torch.eye(2)).probs[0] > 0.99
+        tensor(True)
+        >>> bool(policy.noise_std < 0.2)
+        True
+    """
+
+    own_settings: ClassVar[tuple[str, ...]] = ("pooled", "rows_per_group")
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        beta_init: float | Tensor | BetaModule = BETA,
+        delta: float = DELTA,
+        learn_delta: bool = False,
+        coldness: str = "smooth",
+        smoothing: float = 0.1,
+        differentiate_gamma: bool = False,
+        pooled: bool = False,
+        rows_per_group: int = 1,
+        **policy_kwargs: Unpack[PolicyKwargs],
+    ) -> None:
+        if policy_kwargs.get("ridge_alpha", 1.0) != 1.0 or coldness != "smooth":
+            raise ValueError(
+                "AutoSoftUCB: ridge_alpha is estimated from the rewards and coldness is 'smooth'; leave both out, or use "
+                "SoftUCBPolicy"
+            )
+        super().__init__(
+            dim,
+            beta_init=beta_init,
+            delta=delta,
+            learn_delta=learn_delta,
+            coldness="smooth",
+            smoothing=smoothing,
+            differentiate_gamma=differentiate_gamma,
+            **policy_kwargs,
+        )
+        self.pooled = check_flag("AutoSoftUCB", "pooled", pooled)
+        self.rows_per_group = check_integer("AutoSoftUCB", "rows_per_group", rows_per_group, low=1)
+
+    @classmethod
+    def _initial_memory(cls, dim: int, module: BetaModule | None) -> Tensor | None:  # (M,)
+        return fresh_memory(dim)
+
+    def impossible_memory(self, memory: Tensor) -> Tensor:  # (n, M) -> (n,)
+        """Return which rows hold sums or scales that no sequence of updates leads to."""
+        return impossible(memory)
+
+    @property
+    def keeps_sums(self) -> bool:
+        """False: the memory holds other sums than those of ``Estimate.running_sums``."""
+        return False
+
+    @property
+    def memory_sums(self) -> MemorySums:
+        """How the memory takes in observations."""
+        return SCALE_SUMS
+
+    @property
+    def scales(self) -> ScaleMemory:
+        """Sums and scales of each bandit, as views of the statistics."""
+        return unpack_memory(self.state.memory)
+
+    def _per_group(self, value: Tensor) -> Tensor | None:  # (*B,) -> (*B,) or ()
+        known = self.scales.known
+        if not bool(known.any()):
+            return None
+        value = torch.where(known, value, torch.full_like(value, torch.nan)).to(self.dtype)
+        return value.flatten()[0] if self.pooled else value
+
+    @property
+    def offset(self) -> Tensor | None:  # (*B,), or () if pooled
+        """Offset c that was found, in the unit of the rewards; NaN where it is not known, None if nowhere."""
+        return self._per_group(self.scales.anchor + self.scales.offset)
+
+    @property
+    def noise_std(self) -> Tensor | None:  # (*B,), or () if pooled
+        """Standard deviation of the noise that was found, in the unit of the rewards; NaN or None as for ``offset``."""
+        return self._per_group(self.scales.noise_std)
+
+    @property
+    def prior_std(self) -> Tensor | None:  # (*B,), or () if pooled
+        """Standard deviation of each component of theta that was found; NaN or None as for ``offset``."""
+        return self._per_group(self.scales.noise_std / self.scales.rho.sqrt())
+
+    def _estimate(self, where: str, arms: Tensor, bandit: Tensor | None, pending: Tensor | None = None) -> Estimate:
+        state = self.layout.unpack(self._rows(bandit))
+        memory = unpack_memory(state.memory)
+        state = state._replace(b=state.b - memory.offset.unsqueeze(-1) * memory.sum_x)  # sum x (y - c)
+        found = estimate_arms(where, state, arms, pending, convert_memory=False, sums=None)
+        return in_units(found, memory)
+
+    def _decide_one(self, where: str, row: Tensor, arms: Tensor, mask: Tensor | None) -> Decision | None:
+        module = self.beta_module
+        if self.raw_delta is not None or (module is None and self.raw_beta.dim()):
+            return None
+        if module is not None and not isinstance(module, SummaryBeta):
+            return None
+        mu_hat, width, base = auto_fast_path.estimate(row, arms, self.layout)
+        if not math.isfinite(np.add.reduce(mu_hat) + np.add.reduce(width)):
+            check_finite(where, "arms", arms)
+            check_statistics(where, torch.from_numpy(mu_hat))
+        if module is None:
+            return self._choose(where, arms, mask, mu_hat, width, self.raw_beta.item(), base)
+        num_arms = len(mu_hat) if mask is None else int(np.count_nonzero(mask.numpy()))
+        summary = row[self.layout.memory].numpy()[SUMMARY_START:SUM_X]
+        situation = np.array([*summary, math.log(num_arms), math.log(self.dim)])
+        if self.dtype == torch.float32:  # as the module sees them
+            situation = situation.astype(np.float32)
+        beta = module.single(situation)
+        return self._choose(where, arms, mask, mu_hat, width, beta, base, torch.from_numpy(situation))
+
+    def _observe_one(self, row: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> fast_path.Array | None:
+        return None if self.refresh_due(row) else auto_fast_path.observed(row, x, reward, self.layout)
+
+    def refresh_due(self, row: Tensor) -> bool:  # (size,)
+        """Return whether the cached inverse is recomputed from V with the next observation of a single bandit."""
+        return bool((row[self.layout.num_observations] + 1) % self.refresh_every == 0)
+
+    def _change(
+        self,
+        statistics: Tensor,  # (*B, size)
+        x: Tensor,  # as in updated_rows
+        reward: Tensor,  # as in updated_rows
+        bandit: Tensor | None,  # (N,)
+        rule: UpdateRule,
+        discount: float,
+    ) -> Change:
+        """Compute an update, with the scales of the groups that are due."""
+        rows = statistics.reshape(-1, self.layout.size)
+        observed = _listed(rows, x, reward, bandit)
+        if not len(observed.row):
+            return updated_rows(statistics, x, reward, bandit, rule, discount)
+        groups: Groups = group(observed.row, len(rows) if self.pooled else self.rows_per_group)
+        start, relative = anchored(rows, self.layout, groups, observed)
+        change = updated_rows(start.view_as(statistics), x, relative.view_as(reward), bandit, rule, discount)
+        written = torch.arange(len(rows), device=rows.device) if change.rows is None else change.rows
+        ids, new = settled(start, written, change.new.reshape(-1, self.layout.size), self.layout, groups)
+        if change.rows is None:
+            return Change(None, statistics, new.view_as(statistics))
+        return Change(ids, rows[ids], new)
+
+
+def default_beta(horizon: int | None) -> tuple[float | Tensor | BetaModule, float]:
+    """Return the beta and the delta that come with the package."""
+    if not PRETRAINED_AUTO.exists():
+        return BETA, DELTA
+    module, about = SummaryBeta.load(PRETRAINED_AUTO, horizon=horizon)
+    return module, float(about["delta"])
+
+
+def in_units(estimate: Estimate, memory: ScaleMemory) -> Estimate:
+    """Return the estimate with widths in the unit of the rewards; where the noise is not known, without means."""
+    like, known = estimate.mu_hat, memory.known.unsqueeze(-1)
+    noise = torch.where(known, memory.noise_std.unsqueeze(-1), torch.ones_like(memory.noise_std.unsqueeze(-1)))
+    return estimate._replace(
+        mu_hat=torch.where(known, like, torch.zeros_like(like)),
+        width=estimate.width * noise.to(like.dtype),
+        offset=(memory.anchor + memory.offset).to(like.dtype),
+        summary=memory.summary.to(like.dtype),
+    )
+
+
+def _listed(rows: Tensor, x: Tensor, reward: Tensor, bandit: Tensor | None) -> Observed:  # (R, size)
+    """Return the observations of an update as a list, in their order."""
+    d = x.shape[-1]
+    if bandit is None:
+        per_row = reward.numel() // len(rows)
+        row = torch.arange(len(rows), device=x.device).repeat_interleave(per_row)
+    else:
+        row = bandit.repeat_interleave(reward.numel() // max(1, len(bandit)))
+    return Observed(row, x.reshape(-1, d), reward.reshape(-1))

@@ -1,0 +1,112 @@
+"""Decisions and updates of a single bandit that estimates its scales, in numpy; see fast_path.py.
+
+The formulas are those of functional/scales.py, policies/scales.py and policies/auto.py; the tests compare the two.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torch_softucb.functional.scales import ALL_EQUAL, CAUTION, FEWEST, FINE, HIGH, LOW, NOISE_FLOOR, SPREAD
+from torch_softucb.policies import fast_path
+from torch_softucb.policies.fast_path import Array
+from torch_softucb.policies.rows import LONG_SQ, RowLayout
+from torch_softucb.policies.scales import DUE, GROWTH, NOISE_STD, OFFSET, RHO, SUM_X, SUMMARY_START, TOTAL, WEIGHT
+
+_COARSE, _FINE = np.linspace(LOW, HIGH, HIGH - LOW + 1), np.linspace(-1, 1, FINE)
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+def estimate(row: Tensor, arms: Tensor, layout: RowLayout) -> tuple[Array, Array, float]:  # (size,), (K, d)
+    """Return the mean of each arm relative to the offset, its width in the unit of the rewards, and the offset."""
+    numbers, dim = row.numpy(), layout.dim
+    memory = numbers[layout.memory]
+    root = numbers[layout.root].reshape(dim, dim)
+    w = arms.numpy().astype(np.float64) @ root
+    width = np.sqrt(np.vecdot(w, w))
+    base, noise = float(memory[0] + memory[OFFSET]), float(memory[NOISE_STD])
+    if noise == 0:
+        return np.zeros(len(w)), width, base
+    b = numbers[layout.b] - memory[OFFSET] * memory[SUM_X:]  # sum x (y - c)
+    return w @ (b @ root), width * noise, base
+
+
+def observed(statistics: Tensor, x: Tensor, reward: Tensor, layout: RowLayout) -> Array | None:  # (size,), (d,), ()
+    """Return the statistics of one bandit after one more observation, with new scales if they are due.
+
+    Returns:
+        None for the first observation, which sets the anchor, if the reward needs a gradient, or if a number is not finite
+        or huge.
+    """
+    if reward.requires_grad:
+        return None
+    row, wide, number = statistics.numpy(), x.numpy().astype(np.float64), reward.item()
+    memory = row[layout.memory]
+    total = memory[TOTAL] + 1
+    if total == 1 or not math.isfinite(number) or not wide @ wide <= LONG_SQ:
+        return None
+    relative = number - memory[0]
+    new = fast_path.observe(row, wide, relative, row[layout.gamma], layout)
+    memory = new[layout.memory]
+    memory[WEIGHT] += 1
+    memory[WEIGHT + 1] += relative
+    memory[WEIGHT + 2] += relative * relative
+    memory[SUM_X:] += wide
+    memory[TOTAL] = total
+    if total >= memory[DUE]:
+        _rescale(new, layout)
+    return new if math.isfinite(np.add.reduce(new)) else None
+
+
+def _rescale(row: Array, layout: RowLayout) -> None:  # (size,), written in place
+    """Estimate the scales of one bandit; twin of :func:`torch_softucb.policies.scales.estimated`."""
+    dim, memory, b = layout.dim, row[layout.memory], row[layout.b]
+    V = row[layout.V].reshape(dim, dim)
+    V[np.diag_indices(dim)] -= memory[RHO]
+    n, sum_y, energy = (float(value) for value in memory[WEIGHT : WEIGHT + 3])
+    eigenvalues, vectors = np.linalg.eigh(V)
+    e = np.maximum(eigenvalues, 0)
+    zx, zy = memory[SUM_X:] @ vectors, b @ vectors
+    mean, unit = sum_y / n, float(e.sum()) / n
+    unit, spread = unit if unit > 0 else 1.0, energy - sum_y * mean
+    known = n >= FEWEST and spread > ALL_EQUAL * energy
+    sums = (e, zx, zy, n, sum_y, energy, unit, spread)
+    power = 0.0
+    if known:
+        average, deviation = _posterior(_COARSE, *sums)
+        average, deviation = _posterior(average + (1 + 2 * deviation) * _FINE, *sums)
+        power = average - CAUTION * deviation
+    _, error, c = (float(value[0]) for value in _fit(np.array([power]), *sums))
+    rho = unit * 10**power
+    memory[OFFSET] = c if known else mean
+    memory[NOISE_STD] = math.sqrt(error / max(n - 1, 1)) if known else 0.0
+    memory[RHO] = rho
+    memory[DUE] = memory[TOTAL] + max(1, math.floor(GROWTH * n))
+    explained = max(0.0, 1 - error / max(spread, _TINY)) if known else 0.0
+    memory[SUMMARY_START:SUM_X] = (n, 1.0, explained, power, np.log1p(e / rho).mean(), (rho / (e + rho)).mean())
+    V[np.diag_indices(dim)] += rho
+    row[layout.root] = np.linalg.inv(np.linalg.cholesky(V)).T.reshape(-1)
+
+
+def _posterior(power: Array, *sums: Any) -> tuple[float, float]:  # (m,)
+    """Return mean and deviation of log10 rho on a grid."""
+    evidence = _fit(power, *sums)[0] - 0.5 * (power / SPREAD) ** 2
+    weights = np.exp(evidence - evidence.max())
+    weights /= weights.sum()
+    average = float(weights @ power)
+    return average, math.sqrt(float(weights @ (power - average) ** 2))
+
+
+def _fit(
+    power: Array, e: Array, zx: Array, zy: Array, n: float, sum_y: float, energy: float, unit: float, spread: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:  # (m,) -> (m,) each
+    """Return the evidence, E and c at powers of 10 of rho over the unit."""
+    rho = unit * 10 ** power[:, None]
+    ratio = 1 / (e + rho)  # (m, d)
+    a = np.maximum(n - ratio @ (zx * zx), _TINY)
+    c = (sum_y - ratio @ (zx * zy)) / a
+    error = np.maximum(energy - ratio @ (zy * zy) - a * c * c, max(NOISE_FLOOR * spread, _TINY))
+    return -0.5 * ((n - 1) * np.log(error) + np.log1p(e / rho).sum(-1) + np.log(a)), error, c

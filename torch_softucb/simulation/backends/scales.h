@@ -1,0 +1,285 @@
+// Estimates offset, noise and prior scale of a tile of trajectories from the plays and rewards of each arm, and recomputes
+// their estimates of the arms: Rescale.apply. A tridiagonal form of sum x x^T stands in for its eigenvalues, so that a value of
+// rho costs O(d). All arithmetic is in double.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+namespace {
+
+constexpr int64_t SCALE_LANES = 16;
+#define EACH_SCALE_LANE _Pragma("omp simd") for (int64_t l = 0; l < SCALE_LANES; ++l)
+
+// functional.scales: grids of log10 rho over the mean squared feature length, its prior, and limits
+constexpr int64_t GRID_LOW = -5, GRID_HIGH = 4, COARSE = GRID_HIGH - GRID_LOW + 1, FINE = 13;
+constexpr double GRID_SPREAD = 1.5, CAUTION = 0.5, NOISE_FLOOR = 1e-3, FEWEST = 3, ALL_EQUAL = 1.0 / (1LL << 48), SMALL = 1e-300;
+
+template <typename F>
+struct ScaleBlock {
+  int64_t K, d, B;
+  bool shared;
+  const F *arms;     // (K, d) or (d, K, B)
+  double *arm_sums;  // (B, K, 3)
+  double *scales;    // (SCALE_COUNT, B)
+  F *mu_hat, *width_sq, *root;  // (K, B), (K, B), (d, d, B)
+  F *V, *b;          // (d, d, B), (d, B), or null
+};
+
+template <typename F>
+struct ScaleTile {
+  static constexpr int64_t N = SCALE_LANES;
+  const ScaleBlock<F> &s;
+  const int64_t K, d;
+  std::vector<double> memory;
+  double *gram, *A, *diagonal, *off, *zx, *zy, *sum_x, *moment, *v, *p, *pivot, *L, *root;
+  double n[N], sum_y[N], energy[N], unit[N], mean[N], spread[N], power[N], rho[N], noise[N], offset[N], base[N];
+  double error[N], c[N], evidence[N], log_det[N];
+  bool known[N];
+  int64_t lane_of[N];
+
+  explicit ScaleTile(const ScaleBlock<F> &block) : s(block), K(block.K), d(block.d) {
+    memory.resize((5 * d * d + 9 * d) * N + 8);
+    auto address = reinterpret_cast<uintptr_t>(memory.data());
+    double *next = reinterpret_cast<double *>((address + 63) / 64 * 64);
+    auto take = [&](int64_t rows) { double *here = next; next += rows * N; return here; };
+    gram = take(d * d); A = take(d * d); L = take(d * d); root = take(d * d);
+    diagonal = take(d); off = take(d); zx = take(d); zy = take(d); sum_x = take(d); moment = take(d); v = take(d); p = take(d);
+    pivot = take(d);
+  }
+
+  double feature(int64_t k, int64_t j, int64_t l) const {
+    return s.shared ? s.arms[k * d + j] : s.arms[(j * K + k) * s.B + lane_of[l]];
+  }
+
+  void sum_up() {
+    EACH_SCALE_LANE n[l] = sum_y[l] = energy[l] = 0;
+    std::fill(gram, gram + d * d * N, 0.0);
+    std::fill(sum_x, sum_x + d * N, 0.0);
+    std::fill(moment, moment + d * N, 0.0);
+    double count[N], sum[N];
+    for (int64_t k = 0; k < K; ++k) {
+      double any = 0;
+      for (int64_t l = 0; l < N; ++l) {
+        const double *of = s.arm_sums + 3 * (lane_of[l] * K + k);
+        count[l] = of[0]; sum[l] = of[1];
+        n[l] += of[0]; sum_y[l] += of[1]; energy[l] += of[2];
+        any += of[0];
+      }
+      if (any == 0) continue;
+      for (int64_t j = 0; j < d; ++j) for (int64_t l = 0; l < N; ++l) v[j * N + l] = feature(k, j, l);
+      for (int64_t i = 0; i < d; ++i) {
+        EACH_SCALE_LANE {
+          p[l] = count[l] * v[i * N + l];
+          sum_x[i * N + l] += p[l];
+          moment[i * N + l] += sum[l] * v[i * N + l];
+        }
+        for (int64_t j = 0; j <= i; ++j) EACH_SCALE_LANE gram[(i * d + j) * N + l] += p[l] * v[j * N + l];
+      }
+    }
+    double trace[N] = {};
+    for (int64_t i = 0; i < d; ++i) EACH_SCALE_LANE trace[l] += gram[(i * d + i) * N + l];
+    EACH_SCALE_LANE {
+      const double once = n[l] > 1 ? n[l] : 1.0, length = trace[l] / once;
+      unit[l] = length > 0 ? length : 1.0;
+      mean[l] = sum_y[l] / once;
+      spread[l] = energy[l] - sum_y[l] * mean[l];
+    }
+    for (int64_t l = 0; l < N; ++l) known[l] = n[l] >= FEWEST && spread[l] > ALL_EQUAL * energy[l];
+  }
+
+  void tridiagonalise() {  // Householder reflections of gram, applied to sum_x and moment as well
+    std::copy(gram, gram + d * d * N, A);
+    std::copy(sum_x, sum_x + d * N, zx);
+    std::copy(moment, moment + d * N, zy);
+    for (int64_t k = 0; k + 2 < d; ++k) {
+      double norm[N] = {}, scale[N], vp[N] = {}, x_v[N] = {}, y_v[N] = {};
+      for (int64_t i = k + 1; i < d; ++i) EACH_SCALE_LANE norm[l] += A[(i * d + k) * N + l] * A[(i * d + k) * N + l];
+      EACH_SCALE_LANE norm[l] = std::sqrt(norm[l]);
+      for (int64_t i = k + 1; i < d; ++i) EACH_SCALE_LANE v[i * N + l] = A[(i * d + k) * N + l];
+      EACH_SCALE_LANE {
+        const double first = v[(k + 1) * N + l], alpha = first > 0 ? -norm[l] : norm[l];
+        v[(k + 1) * N + l] = first - alpha;
+        const double half = norm[l] * (norm[l] + std::abs(first));  // |v|^2 / 2
+        scale[l] = half > SMALL ? 1 / half : 0.0;
+        A[((k + 1) * d + k) * N + l] = half > SMALL ? alpha : first;
+      }
+      for (int64_t i = k + 1; i < d; ++i) EACH_SCALE_LANE p[i * N + l] = 0;
+      for (int64_t i = k + 1; i < d; ++i) {  // p = A v scale; A is stored in its lower triangle
+        for (int64_t j = k + 1; j < i; ++j) EACH_SCALE_LANE {
+          p[i * N + l] += A[(i * d + j) * N + l] * v[j * N + l];
+          p[j * N + l] += A[(i * d + j) * N + l] * v[i * N + l];
+        }
+        EACH_SCALE_LANE p[i * N + l] += A[(i * d + i) * N + l] * v[i * N + l];
+      }
+      for (int64_t i = k + 1; i < d; ++i) EACH_SCALE_LANE {
+        p[i * N + l] *= scale[l];
+        vp[l] += v[i * N + l] * p[i * N + l];
+        x_v[l] += zx[i * N + l] * v[i * N + l];
+        y_v[l] += zy[i * N + l] * v[i * N + l];
+      }
+      EACH_SCALE_LANE { vp[l] *= 0.5 * scale[l]; x_v[l] *= scale[l]; y_v[l] *= scale[l]; }
+      for (int64_t i = k + 1; i < d; ++i) EACH_SCALE_LANE {
+        p[i * N + l] -= vp[l] * v[i * N + l];
+        zx[i * N + l] -= x_v[l] * v[i * N + l];
+        zy[i * N + l] -= y_v[l] * v[i * N + l];
+      }
+      for (int64_t i = k + 1; i < d; ++i) for (int64_t j = k + 1; j <= i; ++j)
+        EACH_SCALE_LANE A[(i * d + j) * N + l] -= v[i * N + l] * p[j * N + l] + p[i * N + l] * v[j * N + l];
+    }
+    for (int64_t i = 0; i < d; ++i) EACH_SCALE_LANE {
+      diagonal[i * N + l] = A[(i * d + i) * N + l];
+      off[i * N + l] = i + 1 < d ? A[((i + 1) * d + i) * N + l] : 0.0;
+    }
+  }
+
+  void fit(const double *log_rho) {  // evidence, E, c and log det(V / rho) at 10^log_rho times the unit
+    double xx[N] = {}, xy[N] = {}, yy[N] = {}, x[N], y[N], D[N], product[N], inverse_rho[N];
+    EACH_SCALE_LANE {
+      rho[l] = unit[l] * std::exp(2.302585092994045684 * log_rho[l]);
+      inverse_rho[l] = 1 / rho[l];
+      log_det[l] = x[l] = y[l] = 0;
+      D[l] = product[l] = 1;
+    }
+    for (int64_t i = 0; i < d; ++i) {
+      EACH_SCALE_LANE {
+        const double below = i > 0 ? off[(i - 1) * N + l] : 0.0, factor = below / D[l];
+        const double raw = diagonal[i * N + l] + rho[l] - factor * below;
+        D[l] = raw > 0.5 * rho[l] ? raw : 0.5 * rho[l];  // exactly it is at least rho
+        x[l] = zx[i * N + l] - factor * x[l];
+        y[l] = zy[i * N + l] - factor * y[l];
+        const double ratio = 1 / D[l];
+        xx[l] += x[l] * x[l] * ratio; xy[l] += x[l] * y[l] * ratio; yy[l] += y[l] * y[l] * ratio;
+        pivot[i * N + l] = D[l];
+        product[l] *= D[l] * inverse_rho[l];
+      }
+      if (i % 8 == 7 || i == d - 1) EACH_SCALE_LANE { log_det[l] += std::log(product[l]); product[l] = 1; }
+    }
+    EACH_SCALE_LANE {
+      const double a = n[l] - xx[l] > SMALL ? n[l] - xx[l] : SMALL;
+      c[l] = (sum_y[l] - xy[l]) / a;
+      const double left = energy[l] - yy[l] - a * c[l] * c[l], floor = NOISE_FLOOR * spread[l];
+      error[l] = left > floor ? left : floor;
+      error[l] = error[l] > SMALL ? error[l] : SMALL;
+      const double decades = log_rho[l] / GRID_SPREAD;
+      evidence[l] = -0.5 * ((n[l] - 1) * std::log(error[l]) + log_det[l] + std::log(a) + decades * decades);
+    }
+  }
+
+  template <int64_t POINTS>
+  void posterior(double *average, double *deviation, const double *centre, const double *half) {  // mean, sd of log10 rho
+    double grid[POINTS][N], at[N], top[N], total[N] = {}, sum[N] = {}, squares[N] = {};
+    const auto decades = [&](int64_t m, int64_t l) { return centre[l] + half[l] * (2.0 * m / (POINTS - 1) - 1); };
+    EACH_SCALE_LANE top[l] = -1e300;
+    for (int64_t m = 0; m < POINTS; ++m) {
+      EACH_SCALE_LANE at[l] = decades(m, l);
+      fit(at);
+      EACH_SCALE_LANE { grid[m][l] = evidence[l]; top[l] = evidence[l] > top[l] ? evidence[l] : top[l]; }
+    }
+    for (int64_t m = 0; m < POINTS; ++m) EACH_SCALE_LANE {
+      const double less = grid[m][l] - top[l], weight = std::exp(less > -600 ? less : -600);
+      total[l] += weight;
+      sum[l] += weight * decades(m, l);
+    }
+    EACH_SCALE_LANE average[l] = sum[l] / total[l];
+    for (int64_t m = 0; m < POINTS; ++m) EACH_SCALE_LANE {
+      const double less = grid[m][l] - top[l], off = decades(m, l) - average[l];
+      squares[l] += std::exp(less > -600 ? less : -600) * off * off;
+    }
+    EACH_SCALE_LANE deviation[l] = std::sqrt(squares[l] / total[l]);
+  }
+
+  void estimate() {
+    double average[N], deviation[N], centre[N], half[N];
+    EACH_SCALE_LANE { centre[l] = 0.5 * (GRID_LOW + GRID_HIGH); half[l] = 0.5 * (GRID_HIGH - GRID_LOW); }
+    posterior<COARSE>(average, deviation, centre, half);
+    EACH_SCALE_LANE { centre[l] = average[l]; half[l] = 1 + 2 * deviation[l]; }
+    posterior<FINE>(average, deviation, centre, half);
+    for (int64_t l = 0; l < N; ++l) power[l] = known[l] ? average[l] - CAUTION * deviation[l] : 0.0;
+    fit(power);
+    for (int64_t l = 0; l < N; ++l) {
+      noise[l] = known[l] ? std::sqrt(error[l] / (n[l] > 2 ? n[l] - 1 : 1.0)) : 0.0;
+      offset[l] = known[l] ? c[l] : mean[l];
+    }
+  }
+
+  void write_scales(int64_t lanes) {
+    double shrinkage[N] = {}, below[N];
+    EACH_SCALE_LANE below[l] = 1;
+    for (int64_t i = d - 1; i >= 0; --i) EACH_SCALE_LANE {  // diagonal of (T + rho I)^-1, by pivots from both ends
+      const double own = diagonal[i * N + l] + rho[l], next = i + 1 < d ? off[i * N + l] : 0.0;
+      const double raw = own - next * next / below[l];
+      below[l] = raw > 0.5 * rho[l] ? raw : 0.5 * rho[l];
+      shrinkage[l] += rho[l] / (pivot[i * N + l] + below[l] - own);
+    }
+    for (int64_t l = 0; l < lanes; ++l) {
+      double *to = s.scales + lane_of[l];
+      const double above = spread[l] > SMALL ? spread[l] : SMALL, explained = 1 - error[l] / above;
+      const double values[9] = {offset[l], noise[l], rho[l], n[l], 1.0, known[l] && explained > 0 ? explained : 0.0, power[l],
+                                log_det[l] / d, shrinkage[l] / d};
+      for (int64_t i = 0; i < 9; ++i) to[(i + 1) * s.B] = values[i];
+    }
+  }
+
+  void solve(int64_t lanes) {  // V = L L^T, root = L^-T, and the estimates of every arm
+    for (int64_t j = 0; j < d; ++j) {
+      double top[N];
+      EACH_SCALE_LANE top[l] = gram[(j * d + j) * N + l] + rho[l];
+      for (int64_t k = 0; k < j; ++k) EACH_SCALE_LANE top[l] -= L[(j * d + k) * N + l] * L[(j * d + k) * N + l];
+      EACH_SCALE_LANE { top[l] = std::sqrt(top[l] > 0.5 * rho[l] ? top[l] : 0.5 * rho[l]); L[(j * d + j) * N + l] = top[l]; }
+      for (int64_t i = j + 1; i < d; ++i) {
+        double sum[N];
+        EACH_SCALE_LANE sum[l] = gram[(i * d + j) * N + l];
+        for (int64_t k = 0; k < j; ++k) EACH_SCALE_LANE sum[l] -= L[(i * d + k) * N + l] * L[(j * d + k) * N + l];
+        EACH_SCALE_LANE L[(i * d + j) * N + l] = sum[l] / top[l];
+      }
+    }
+    std::fill(root, root + d * d * N, 0.0);
+    for (int64_t j = 0; j < d; ++j) for (int64_t i = j; i < d; ++i) {
+      double sum[N];
+      EACH_SCALE_LANE sum[l] = i == j ? 1.0 : 0.0;
+      for (int64_t k = j; k < i; ++k) EACH_SCALE_LANE sum[l] -= L[(i * d + k) * N + l] * root[(j * d + k) * N + l];
+      EACH_SCALE_LANE root[(j * d + i) * N + l] = sum[l] / L[(i * d + i) * N + l];
+    }
+    for (int64_t i = 0; i < d; ++i) {  // p = root^T b
+      EACH_SCALE_LANE p[i * N + l] = 0;
+      for (int64_t j = 0; j <= i; ++j)
+        EACH_SCALE_LANE p[i * N + l] += root[(j * d + i) * N + l] * (moment[j * N + l] - offset[l] * sum_x[j * N + l]);
+    }
+    for (int64_t l = 0; l < N; ++l) base[l] = s.scales[lane_of[l]] + offset[l];
+    for (int64_t k = 0; k < K; ++k) {
+      double mu[N] = {}, wide[N] = {};
+      for (int64_t j = 0; j < d; ++j) for (int64_t l = 0; l < N; ++l) v[j * N + l] = feature(k, j, l);
+      for (int64_t i = 0; i < d; ++i) {
+        double w[N] = {};
+        for (int64_t j = 0; j <= i; ++j) EACH_SCALE_LANE w[l] += root[(j * d + i) * N + l] * v[j * N + l];
+        EACH_SCALE_LANE { mu[l] += w[l] * p[i * N + l]; wide[l] += w[l] * w[l]; }
+      }
+      for (int64_t l = 0; l < lanes; ++l) {
+        s.mu_hat[k * s.B + lane_of[l]] = F(base[l] + (known[l] ? mu[l] : 0.0));
+        s.width_sq[k * s.B + lane_of[l]] = F(wide[l]);
+      }
+    }
+    for (int64_t i = 0; i < d * d; ++i) for (int64_t l = 0; l < lanes; ++l) s.root[i * s.B + lane_of[l]] = F(root[i * N + l]);
+    if (s.V == nullptr) return;
+    for (int64_t i = 0; i < d; ++i) for (int64_t l = 0; l < lanes; ++l) {
+      s.b[i * s.B + lane_of[l]] = F(moment[i * N + l] - offset[l] * sum_x[i * N + l]);
+      for (int64_t j = 0; j < d; ++j) {
+        const double own = gram[(std::max(i, j) * d + std::min(i, j)) * N + l] + (i == j ? rho[l] : 0.0);
+        s.V[(i * d + j) * s.B + lane_of[l]] = F(own);
+      }
+    }
+  }
+
+  void run(int64_t first, int64_t lanes) {
+    for (int64_t l = 0; l < N; ++l) lane_of[l] = first + (l < lanes ? l : lanes - 1);
+    sum_up();
+    tridiagonalise();
+    estimate();
+    write_scales(lanes);
+    solve(lanes);
+  }
+};
+
+}  // namespace
