@@ -20,7 +20,7 @@ def _rotation(seed):
 def _episode(kind, *, rounds, seed, a=1.0, c=0.0, s=1.0, Q=None, masked=False, bernoulli=False, beta=1.5, dtype=D):
     """Probabilities and arms of an episode; rewards a y + c and features s Q x, the same y and x for every unit."""
     g = torch.Generator().manual_seed(seed)
-    policy = AutoSoftUCB(DIM, beta_init=beta, delta=0.999, pooled=kind == "pooled", dtype=dtype)
+    policy = AutoSoftUCB(DIM, beta_init=beta, delta=0.999, rows_per_group=None if kind == "pooled" else 1, dtype=dtype)
     disjoint = DisjointArms(policy, num_arms=ARMS) if kind == "disjoint" else None
     (disjoint or policy).reset(batch_shape=(BANDITS,))
     theta = torch.randn(BANDITS, *([ARMS] if disjoint else []), DIM, dtype=D, generator=g)
@@ -196,8 +196,9 @@ def test_auto_is_the_packaged_beta_and_takes_another():
     assert SoftUCBPolicy.auto(3).batch_shape == ()
     assert SoftUCBPolicy.auto(3, horizon=100, beta_init=0.7).beta.item() == pytest.approx(0.7)
     assert SoftUCBPolicy.auto(3, beta_init=SummaryBeta(init=1.1)).beta_module.init == 1.1
-    with pytest.raises(ValueError, match="ridge_alpha is estimated from the rewards"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'ridge_alpha'"):
         AutoSoftUCB(3, ridge_alpha=2.0)
+    assert SoftUCBPolicy.auto(3, pooled=True).pooled
 
 
 def test_impossible_scales_are_refused():

@@ -25,7 +25,7 @@ from torch_softucb.checks import check_finite, check_float_tensor, check_shape
 LOW, HIGH = -5, 4  # powers of 10 of rho over the mean squared feature length: a coarse grid, one point per decade
 FINE = 13  # points of a second grid around the posterior mean on the first
 SPREAD = 1.5  # decades: Gaussian prior of log10 rho around "noise as large as the linear effect"
-CAUTION = 0.5  # posterior deviations of log10 rho by which its estimate lies below the mean: too small a rho explores more
+CAUTION = 0.5  # posterior deviations of log10 rho by which the estimate is below the mean: a small rho explores more
 NOISE_FLOOR = 1e-3  # smallest noise variance, as a share of the variance of the rewards
 FEWEST = 3  # observations before the noise can be estimated
 ALL_EQUAL = 2.0**-48  # rewards whose squared deviations are a smaller share of their squares count as equal

@@ -1,7 +1,7 @@
 """SoftUCB without a number to choose: offset, noise and prior scale are estimated from the rewards."""
 
 import math
-from typing import ClassVar, Unpack
+from typing import Any, ClassVar, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_softucb.checks import check_finite, check_integer
 from torch_softucb.policies import auto_fast_path, fast_path
-from torch_softucb.policies._checks import check_flag, check_statistics
+from torch_softucb.policies._checks import check_keywords, check_statistics
 from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.beta.summary import PRETRAINED_AUTO, SummaryBeta
 from torch_softucb.policies.decision import Decision, Estimate
@@ -29,8 +29,16 @@ from torch_softucb.policies.scales import (
     unpack_memory,
 )
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
-from torch_softucb.policies.statistics import PolicyKwargs
 from torch_softucb.policies.updates import Change, MemorySums, UpdateRule, updated_rows
+
+
+class AutoKwargs(TypedDict, total=False):
+    """Keyword arguments that the policy accepts; see :class:`~torch_softucb.BanditPolicy` for their meaning."""
+
+    refresh_every: int
+    device: torch.device | str | None
+    dtype: torch.dtype | None
+
 
 BETA, DELTA = 2.0, 0.999999  # the best single numbers on synthetic families
 
@@ -51,10 +59,9 @@ class AutoSoftUCB(SoftUCBPolicy):
         delta: as in :class:`~torch_softucb.SoftUCBPolicy`.
         learn_delta: as in :class:`~torch_softucb.SoftUCBPolicy`.
         smoothing: as in :class:`~torch_softucb.SoftUCBPolicy`; the coldness is ``smooth``.
-        pooled: estimate one set of scales for all bandits of the batch, because their rewards have the same unit: users of
-            one product. By default each bandit has its own.
-        rows_per_group: number of consecutive bandits of the batch that share their scales; set by
-            :class:`~torch_softucb.DisjointArms`.
+        rows_per_group: number of consecutive bandits of the batch that share their scales, because their rewards have the
+            same unit: 1 for separate scales, None for one set for all (users of one product), K for the arms of
+            :class:`~torch_softucb.DisjointArms`, which sets it.
         **policy_kwargs: ``refresh_every``, ``device``, ``dtype``, as in :class:`~torch_softucb.BanditPolicy`.
 
     Example:
@@ -67,7 +74,7 @@ class AutoSoftUCB(SoftUCBPolicy):
         True
     """
 
-    own_settings: ClassVar[tuple[str, ...]] = ("pooled", "rows_per_group")
+    own_settings: ClassVar[tuple[str, ...]] = ("rows_per_group",)
 
     def __init__(
         self,
@@ -76,18 +83,12 @@ class AutoSoftUCB(SoftUCBPolicy):
         beta_init: float | Tensor | BetaModule = BETA,
         delta: float = DELTA,
         learn_delta: bool = False,
-        coldness: str = "smooth",
         smoothing: float = 0.1,
         differentiate_gamma: bool = False,
-        pooled: bool = False,
-        rows_per_group: int = 1,
-        **policy_kwargs: Unpack[PolicyKwargs],
+        rows_per_group: int | None = 1,
+        **policy_kwargs: Unpack[AutoKwargs],
     ) -> None:
-        if policy_kwargs.get("ridge_alpha", 1.0) != 1.0 or coldness != "smooth":
-            raise ValueError(
-                "AutoSoftUCB: ridge_alpha is estimated from the rewards and coldness is 'smooth'; leave both out, or use "
-                "SoftUCBPolicy"
-            )
+        check_keywords("AutoSoftUCB", policy_kwargs, AutoKwargs.__annotations__)  # the ridge weight is estimated
         super().__init__(
             dim,
             beta_init=beta_init,
@@ -98,8 +99,19 @@ class AutoSoftUCB(SoftUCBPolicy):
             differentiate_gamma=differentiate_gamma,
             **policy_kwargs,
         )
-        self.pooled = check_flag("AutoSoftUCB", "pooled", pooled)
-        self.rows_per_group = check_integer("AutoSoftUCB", "rows_per_group", rows_per_group, low=1)
+        if rows_per_group is not None:
+            check_integer("AutoSoftUCB", "rows_per_group", rows_per_group, low=1)
+        self.rows_per_group = rows_per_group
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments of the constructor that, with ``dim``, reproduce the policy except for beta and statistics."""
+        return {name: value for name, value in super().settings.items() if name not in ("ridge_alpha", "coldness")}
+
+    @property
+    def pooled(self) -> bool:
+        """Whether all bandits of the batch share one set of scales."""
+        return self.rows_per_group is None
 
     @classmethod
     def _initial_memory(cls, dim: int, module: BetaModule | None) -> Tensor | None:  # (M,)
@@ -159,19 +171,19 @@ class AutoSoftUCB(SoftUCBPolicy):
             return None
         if module is not None and not isinstance(module, SummaryBeta):
             return None
-        mu_hat, width, base = auto_fast_path.estimate(row, arms, self.layout)
-        if not math.isfinite(np.add.reduce(mu_hat) + np.add.reduce(width)):
+        found = auto_fast_path.estimate(row, arms, self.layout)
+        if not math.isfinite(np.add.reduce(found.mu_hat) + np.add.reduce(found.width)):
             check_finite(where, "arms", arms)
-            check_statistics(where, torch.from_numpy(mu_hat))
+            check_statistics(where, torch.from_numpy(found.mu_hat))
         if module is None:
-            return self._choose(where, arms, mask, mu_hat, width, self.raw_beta.item(), base)
-        num_arms = len(mu_hat) if mask is None else int(np.count_nonzero(mask.numpy()))
+            return self._choose(where, arms, mask, found, self.raw_beta.item())
+        num_arms = len(found.mu_hat) if mask is None else int(np.count_nonzero(mask.numpy()))
         summary = row[self.layout.memory].numpy()[SUMMARY_START:SUM_X]
         situation = np.array([*summary, math.log(num_arms), math.log(self.dim)])
         if self.dtype == torch.float32:  # as the module sees them
             situation = situation.astype(np.float32)
         beta = module.single(situation)
-        return self._choose(where, arms, mask, mu_hat, width, beta, base, torch.from_numpy(situation))
+        return self._choose(where, arms, mask, found, beta, situation=torch.from_numpy(situation))
 
     def _observe_one(self, row: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> fast_path.Array | None:
         return None if self.refresh_due(row) else auto_fast_path.observed(row, x, reward, self.layout)
@@ -194,7 +206,7 @@ class AutoSoftUCB(SoftUCBPolicy):
         observed = _listed(rows, x, reward, bandit)
         if not len(observed.row):
             return updated_rows(statistics, x, reward, bandit, rule, discount)
-        groups: Groups = group(observed.row, len(rows) if self.pooled else self.rows_per_group)
+        groups: Groups = group(observed.row, self.rows_per_group or len(rows))
         start, relative = anchored(rows, self.layout, groups, observed)
         change = updated_rows(start.view_as(statistics), x, relative.view_as(reward), bandit, rule, discount)
         written = torch.arange(len(rows), device=rows.device) if change.rows is None else change.rows

@@ -4,15 +4,14 @@ The formulas are those of functional/scales.py, policies/scales.py and policies/
 """
 
 import math
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_softucb.functional.scales import ALL_EQUAL, CAUTION, FEWEST, FINE, HIGH, LOW, NOISE_FLOOR, SPREAD
 from torch_softucb.policies import fast_path
-from torch_softucb.policies.fast_path import Array
+from torch_softucb.policies.fast_path import ArmEstimate, Array
 from torch_softucb.policies.rows import LONG_SQ, RowLayout
 from torch_softucb.policies.scales import DUE, GROWTH, NOISE_STD, OFFSET, RHO, SUM_X, SUMMARY_START, TOTAL, WEIGHT
 
@@ -20,7 +19,20 @@ _COARSE, _FINE = np.linspace(LOW, HIGH, HIGH - LOW + 1), np.linspace(-1, 1, FINE
 _TINY = float(np.finfo(np.float64).tiny)
 
 
-def estimate(row: Tensor, arms: Tensor, layout: RowLayout) -> tuple[Array, Array, float]:  # (size,), (K, d)
+class _Sums(NamedTuple):
+    """Sums of one bandit in the eigenvectors of sum x x^T; names as in functional/scales.py."""
+
+    e: Array  # (d,)
+    zx: Array  # (d,)
+    zy: Array  # (d,)
+    n: float
+    sum_y: float
+    energy: float
+    unit: float
+    spread: float
+
+
+def estimate(row: Tensor, arms: Tensor, layout: RowLayout) -> ArmEstimate:  # (size,), (K, d)
     """Return the mean of each arm relative to the offset, its width in the unit of the rewards, and the offset."""
     numbers, dim = row.numpy(), layout.dim
     memory = numbers[layout.memory]
@@ -29,9 +41,9 @@ def estimate(row: Tensor, arms: Tensor, layout: RowLayout) -> tuple[Array, Array
     width = np.sqrt(np.vecdot(w, w))
     base, noise = float(memory[0] + memory[OFFSET]), float(memory[NOISE_STD])
     if noise == 0:
-        return np.zeros(len(w)), width, base
+        return ArmEstimate(np.zeros(len(w)), width, base)
     b = numbers[layout.b] - memory[OFFSET] * memory[SUM_X:]  # sum x (y - c)
-    return w @ (b @ root), width * noise, base
+    return ArmEstimate(w @ (b @ root), width * noise, base)
 
 
 def observed(statistics: Tensor, x: Tensor, reward: Tensor, layout: RowLayout) -> Array | None:  # (size,), (d,), ()
@@ -73,13 +85,13 @@ def _rescale(row: Array, layout: RowLayout) -> None:  # (size,), written in plac
     mean, unit = sum_y / n, float(e.sum()) / n
     unit, spread = unit if unit > 0 else 1.0, energy - sum_y * mean
     known = n >= FEWEST and spread > ALL_EQUAL * energy
-    sums = (e, zx, zy, n, sum_y, energy, unit, spread)
+    sums = _Sums(e, zx, zy, n, sum_y, energy, unit, spread)
     power = 0.0
     if known:
-        average, deviation = _posterior(_COARSE, *sums)
-        average, deviation = _posterior(average + (1 + 2 * deviation) * _FINE, *sums)
+        average, deviation = _posterior(_COARSE, sums)
+        average, deviation = _posterior(average + (1 + 2 * deviation) * _FINE, sums)
         power = average - CAUTION * deviation
-    _, error, c = (float(value[0]) for value in _fit(np.array([power]), *sums))
+    _, error, c = (float(value[0]) for value in _fit(np.array([power]), sums))
     rho = unit * 10**power
     memory[OFFSET] = c if known else mean
     memory[NOISE_STD] = math.sqrt(error / max(n - 1, 1)) if known else 0.0
@@ -91,22 +103,22 @@ def _rescale(row: Array, layout: RowLayout) -> None:  # (size,), written in plac
     row[layout.root] = np.linalg.inv(np.linalg.cholesky(V)).T.reshape(-1)
 
 
-def _posterior(power: Array, *sums: Any) -> tuple[float, float]:  # (m,)
+def _posterior(power: Array, sums: _Sums) -> tuple[float, float]:  # (m,)
     """Return mean and deviation of log10 rho on a grid."""
-    evidence = _fit(power, *sums)[0] - 0.5 * (power / SPREAD) ** 2
+    evidence = _fit(power, sums)[0] - 0.5 * (power / SPREAD) ** 2
     weights = np.exp(evidence - evidence.max())
     weights /= weights.sum()
     average = float(weights @ power)
     return average, math.sqrt(float(weights @ (power - average) ** 2))
 
 
-def _fit(
-    power: Array, e: Array, zx: Array, zy: Array, n: float, sum_y: float, energy: float, unit: float, spread: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:  # (m,) -> (m,) each
+def _fit(power: Array, sums: _Sums) -> tuple[Array, Array, Array]:  # (m,) -> (m,) each
     """Return the evidence, E and c at powers of 10 of rho over the unit."""
-    rho = unit * 10 ** power[:, None]
-    ratio = 1 / (e + rho)  # (m, d)
-    a = np.maximum(n - ratio @ (zx * zx), _TINY)
-    c = (sum_y - ratio @ (zx * zy)) / a
-    error = np.maximum(energy - ratio @ (zy * zy) - a * c * c, max(NOISE_FLOOR * spread, _TINY))
-    return -0.5 * ((n - 1) * np.log(error) + np.log1p(e / rho).sum(-1) + np.log(a)), error, c
+    rho = sums.unit * 10 ** power[:, None]
+    ratio = 1 / (sums.e + rho)  # (m, d)
+    a = np.maximum(sums.n - ratio @ (sums.zx * sums.zx), _TINY)
+    c = (sums.sum_y - ratio @ (sums.zx * sums.zy)) / a
+    left = sums.energy - ratio @ (sums.zy * sums.zy) - a * c * c
+    error = np.maximum(left, max(NOISE_FLOOR * sums.spread, _TINY))
+    determinant = np.log1p(sums.e / rho).sum(-1)
+    return -0.5 * ((sums.n - 1) * np.log(error) + determinant + np.log(a)), error, c

@@ -29,12 +29,26 @@ def applies(row: Tensor, features: Tensor, dims: int) -> bool:
     return values_readable(features)
 
 
-def estimate(row: Tensor, arms: Tensor, layout: RowLayout) -> tuple[Array, Array]:  # (size,), (K, d) -> (K,), (K,)
+class ArmEstimate(NamedTuple):
+    """Estimates of the arms of one decision.
+
+    Attributes:
+        mu_hat: ``(K,)`` mean reward of each arm, relative to the offset.
+        width: ``(K,)`` confidence width of each arm.
+        offset: what ``mu_hat`` is relative to.
+    """
+
+    mu_hat: Array  # (K,)
+    width: Array  # (K,)
+    offset: float = 0.0
+
+
+def estimate(row: Tensor, arms: Tensor, layout: RowLayout) -> ArmEstimate:  # (size,), (K, d)
     """Return the mean and width of each arm; twin of :func:`torch_softucb.functional.ridge_estimate`."""
     numbers, dim = row.numpy(), layout.dim
     root, b = numbers[layout.root].reshape(dim, dim), numbers[layout.b]
     w = arms.numpy().astype(np.float64) @ root
-    return w @ (b @ root), np.sqrt(np.vecdot(w, w))
+    return ArmEstimate(w @ (b @ root), np.sqrt(np.vecdot(w, w)))
 
 
 class SoftChoice(NamedTuple):

@@ -139,9 +139,9 @@ class SoftUCBPolicy(LearnableConfidence):
         from torch_softucb.policies.auto import AutoSoftUCB, default_beta
 
         beta, delta = default_beta(horizon)
-        if beta_init is not None:
-            beta = beta_init
-        return AutoSoftUCB(dim, beta_init=beta, delta=delta, pooled=pooled, device=device, dtype=dtype)
+        shared = None if check_flag("SoftUCBPolicy.auto", "pooled", pooled) else 1
+        beta = beta if beta_init is None else beta_init
+        return AutoSoftUCB(dim, beta_init=beta, delta=delta, rows_per_group=shared, device=device, dtype=dtype)
 
     @property
     def carries_gamma(self) -> bool:
@@ -182,31 +182,30 @@ class SoftUCBPolicy(LearnableConfidence):
         raw = self.raw_beta
         if self.beta_module is not None or self.raw_delta is not None or raw.dim():
             return None
-        mu_hat, width = fast_path.estimate(row, arms, self.layout)
-        if not math.isfinite(np.add.reduce(mu_hat)):
+        found = fast_path.estimate(row, arms, self.layout)
+        if not math.isfinite(np.add.reduce(found.mu_hat)):
             check_finite(where, "arms", arms)
-            check_statistics(where, torch.from_numpy(mu_hat))
-        return self._choose(where, arms, mask, mu_hat, width, raw.item(), 0.0, carried=row)
+            check_statistics(where, torch.from_numpy(found.mu_hat))
+        return self._choose(where, arms, mask, found, raw.item(), carried=row)
 
     def _choose(
         self,
         where: str,
         arms: Tensor,  # (K, d)
         mask: Tensor | None,  # (K,)
-        mu_hat: fast_path.Array,  # (K,)
-        width: fast_path.Array,  # (K,)
+        found: fast_path.ArmEstimate,
         raw_beta: float,
-        offset: float,
+        *,
         situation: Tensor | None = None,  # (F,)
         carried: Tensor | None = None,  # (size,)
     ) -> LazyDecision:
-        """Decide by :func:`fast_path.soft_choice`; ``mu_hat`` is relative to the offset."""
+        """Decide by :func:`fast_path.soft_choice`."""
         if not math.isfinite(raw_beta):
             raise decision_error(where, [raw_beta], True)
         beta = max(raw_beta, 0.0)  # D9
         choice = fast_path.soft_choice(
-            mu_hat,
-            width,
+            found.mu_hat,
+            found.width,
             beta,
             delta=self.fixed_delta,
             smoothing=self.kappa,
@@ -219,8 +218,8 @@ class SoftUCBPolicy(LearnableConfidence):
             dtype=arms.dtype,
             mask=mask,
             situation=situation,
-            mu_hat=mu_hat + offset if offset else mu_hat,
-            width=width,
+            mu_hat=found.mu_hat + found.offset if found.offset else found.mu_hat,
+            width=found.width,
             beta=beta,
             probs=choice.probs,
             index=choice.S,
