@@ -92,7 +92,7 @@ def test_the_scales_are_those_of_all_observations_at_the_last_due_time():
     for i in range(50):
         policy.update(x[i], y[i])
     n = int(policy.scales.summary[0])
-    assert 50 / 1.15 <= n <= 50
+    assert 50 / 1.2 <= n <= 50
     x, y = x[:n], y[:n]
     found = F.evidence_scales(
         RegressionSums(torch.tensor(float(n), dtype=D), x.sum(0), y.sum(), x.T @ x, x.T @ y, y.square().sum())

@@ -48,9 +48,9 @@ class AutoSoftUCB(SoftUCBPolicy):
 
     Rewards are modelled as y = c + x . theta + noise. The offset c, the standard deviation of the noise and that of theta
     are estimated from the rewards (:func:`torch_softucb.functional.evidence_scales`), again whenever the number of
-    observations has grown by 15%. The width of a decision is in the unit of the rewards: noise times the norm of the arm in
-    V^-1, where V = rho I + sum x x^T and rho is the noise variance over the variance of theta. So beta is a number without
-    a unit. Rewards a y + c and features s Q x, with a, s > 0 and a rotation Q, lead to the same decisions as y and x. While
+    observations has grown by a fifth. The width of a decision is in the unit of the rewards: noise times the norm of the
+    arm in V^-1, where V = rho I + sum x x^T and rho is the noise variance over the variance of theta. So beta is a number
+    without a unit. Rewards a y + c and features s Q x, with a, s > 0 and a rotation Q, lead to the same decisions as y and x. While
     the noise is not known (fewer than three rewards, or all of them equal), arms are ranked by width alone.
 
     Args:
@@ -186,11 +186,7 @@ class AutoSoftUCB(SoftUCBPolicy):
         return self._choose(where, arms, mask, found, beta, situation=torch.from_numpy(situation))
 
     def _observe_one(self, row: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> fast_path.Array | None:
-        return None if self.refresh_due(row) else auto_fast_path.observed(row, x, reward, self.layout)
-
-    def refresh_due(self, row: Tensor) -> bool:  # (size,)
-        """Return whether the cached inverse is recomputed from V with the next observation of a single bandit."""
-        return bool((row[self.layout.num_observations] + 1) % self.refresh_every == 0)
+        return auto_fast_path.observed(row, x, reward, self.refresh_every, self.layout)
 
     def _change(
         self,

@@ -46,19 +46,26 @@ def estimate(row: Tensor, arms: Tensor, layout: RowLayout) -> ArmEstimate:  # (s
     return ArmEstimate(w @ (b @ root), width * noise, base)
 
 
-def observed(statistics: Tensor, x: Tensor, reward: Tensor, layout: RowLayout) -> Array | None:  # (size,), (d,), ()
+def observed(
+    statistics: Tensor,  # (size,)
+    x: Tensor,  # (d,)
+    reward: Tensor,  # ()
+    refresh_every: int,
+    layout: RowLayout,
+) -> Array | None:  # (size,)
     """Return the statistics of one bandit after one more observation, with new scales if they are due.
 
     Returns:
-        None for the first observation, which sets the anchor, if the reward needs a gradient, or if a number is not finite
-        or huge.
+        None for the first observation, which sets the anchor, if the reward needs a gradient, if a number is not finite or
+        huge, or if a refresh is due.
     """
     if reward.requires_grad:
         return None
     row, wide, number = statistics.numpy(), x.numpy().astype(np.float64), reward.item()
     memory = row[layout.memory]
     total = memory[TOTAL] + 1
-    if total == 1 or not math.isfinite(number) or not wide @ wide <= LONG_SQ:
+    refresh = (row[layout.num_observations] + 1) % refresh_every == 0
+    if refresh or total == 1 or not math.isfinite(number) or not wide @ wide <= LONG_SQ:
         return None
     relative = number - memory[0]
     new = fast_path.observe(row, wide, relative, row[layout.gamma], layout)

@@ -58,7 +58,7 @@ class Schedule:
     Example:
         >>> schedule = Schedule(1.0)
         >>> [t for t in range(20) if schedule.due(t)]
-        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 18]
+        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 19]
     """
 
     def __init__(self, discount: float) -> None:
