@@ -5,7 +5,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torch_softucb import AutoSoftUCB, DisjointArms, SoftUCBPolicy, SummaryBeta, load_policy, save_policy
+from torch_softucb import (
+    AutoSoftUCB,
+    BanditProblem,
+    DisjointArms,
+    RankMerger,
+    SoftUCBHead,
+    SoftUCBPolicy,
+    SummaryBeta,
+    fit,
+    load_policy,
+    save_policy,
+    synthetic_problem,
+)
 from torch_softucb import functional as F
 from torch_softucb.functional.scales import RegressionSums
 
@@ -208,3 +220,46 @@ def test_impossible_scales_are_refused():
     state["statistics"][policy.layout.memory.start + 6] = -1.0  # rho
     with pytest.raises(ValueError, match="the memory is not one that this policy can have"):
         policy.load_state_dict(state)
+
+
+def test_replicas_cannot_be_merged_yet():
+    with pytest.raises(ValueError, match="also keeps the scales that each replica has estimated"):
+        RankMerger(AutoSoftUCB(2))
+
+
+def test_a_head_recommends_the_same_in_stars_and_in_cents():
+    items = torch.randn(30, 4, dtype=D, generator=torch.Generator().manual_seed(0))
+    shown = []
+    for a, c in ((1.0, 0.0), (100.0, 0.0), (0.25, -0.25)):
+        g = torch.Generator().manual_seed(1)
+        policy = SoftUCBPolicy.auto(4, beta_init=1.0, pooled=True, dtype=D)
+        policy.reset(batch_shape=(5,))
+        encoder = torch.nn.Embedding.from_pretrained(items)
+        head = SoftUCBHead(encoder, policy, narrow_pending=True, seed=0, replica=0)
+        arms = []
+        for _ in range(30):
+            users = torch.randperm(5, generator=g)[:3]
+            candidates = torch.randint(30, (3, 6), generator=g)
+            served = head.serve(head(candidates, bandit=users))
+            stars = (3 + served.x.sum(-1) + torch.randn(3, dtype=D, generator=g)).clamp(1, 5).round()
+            head.feedback(served.id, a * stars + c)
+            arms.append(served.arm)
+        shown.append(torch.stack(arms))
+    assert shown[0].equal(shown[1])
+    assert shown[0].equal(shown[2])
+
+
+def test_beta_is_learned_in_units_of_the_noise():
+    """From far above and in two units: the same betas, and a smaller regret."""
+    ends = []
+    for scale in (1.0, 100.0):
+        policy = AutoSoftUCB(3, beta_init=8.0, delta=0.99, dtype=D)
+
+        def problems(count, generator, scale=scale):
+            problem = synthetic_problem(num_problems=count, num_arms=5, dim=3, generator=generator).to(D)
+            return BanditProblem(problem.arms, scale * problem.means, noise_std=scale * 0.5, ids=problem.ids)
+
+        result = fit(policy, problems, horizon=60, estimator="trajectory", steps=6, trajectories=64, compile="native")
+        ends.append(torch.tensor(result.betas))
+    assert ends[0][-1] < 8.0
+    torch.testing.assert_close(ends[0], ends[1], rtol=1e-4, atol=0)

@@ -50,8 +50,8 @@ class AutoSoftUCB(SoftUCBPolicy):
     are estimated from the rewards (:func:`torch_softucb.functional.evidence_scales`), again whenever the number of
     observations has grown by a fifth. The width of a decision is in the unit of the rewards: noise times the norm of the
     arm in V^-1, where V = rho I + sum x x^T and rho is the noise variance over the variance of theta. So beta is a number
-    without a unit. Rewards a y + c and features s Q x, with a, s > 0 and a rotation Q, lead to the same decisions as y and x. While
-    the noise is not known (fewer than three rewards, or all of them equal), arms are ranked by width alone.
+    without a unit. Rewards a y + c and features s Q x, with a, s > 0 and a rotation Q, lead to the same decisions as y and
+    x. While the noise is not known (fewer than three rewards, or all of them equal), arms are ranked by width alone.
 
     Args:
         dim: number of features d.

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torch_softucb.checks import check_finite, check_shape
 from torch_softucb.functional.ridge import _ridge_root
+from torch_softucb.policies.auto import AutoSoftUCB
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.rows import RowLayout, pack
 
@@ -76,6 +77,11 @@ def _check_gained(where: str, number: int, layout: RowLayout, start: Tensor, row
 
 def check_mergeable(where: str, policy: BanditPolicy) -> None:
     """Raise if a policy keeps something that is not a sum over observations."""
+    if isinstance(policy, AutoSoftUCB):
+        raise ValueError(
+            f"{where}: only sums over observations can be merged, but {type(policy).__name__} also keeps the scales that "
+            "each replica has estimated; use a policy with a fixed ridge weight, such as SoftUCBPolicy"
+        )
     if policy.remembers or policy.carries_gamma:
         name = type(policy).__name__ + ("" if policy.remembers else " with coldness='lagged'")
         raise ValueError(
