@@ -2,7 +2,7 @@
 
     python scripts/trust.py                  # everything: at most 45 minutes on 2 cores
     python scripts/trust.py --quick          # small sizes: under 5 minutes
-    python scripts/trust.py --only R8,R10    # some goals
+    python scripts/trust.py --only R8,R10    # some goals, whose rows are replaced in the report of the last whole run
 
 Exits with status 1 if a goal is not met.
 """
@@ -10,6 +10,7 @@ Exits with status 1 if a goal is not met.
 import argparse
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -19,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # experiments/ is in the 
 
 from experiments.trust.goal import Size
 from experiments.trust.report import report
-from experiments.trust.runner import Outcome, load_goals, measure_all
+from experiments.trust.runner import Outcome, load_goals, load_outcomes, measure_all, save_outcomes
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -43,16 +44,17 @@ def main(argv: list[str] | None = None) -> int:
         print(f"[{at:6.0f} s] {outcome.goal.id} {met} ({outcome.seconds:.0f} s): {outcome.result.measured}", flush=True)
 
     size = Size(quick=args.quick, seed=args.seed)
-    outcomes = measure_all(ids, size, report=progress)
-    _print(outcomes)
+    run = time.strftime("%Y-%m-%d %H:%M")
+    new = {o.goal.id: replace(o, run=run) for o in measure_all(ids, size, report=progress)}
+    _print(list(new.values()))
     out = args.out or Path("results/quick" if args.quick else "results")
-    if args.only and args.out is None:
-        print("A part of the goals: no report written (use --out for one).")
-    else:
-        out.mkdir(parents=True, exist_ok=True)
-        command = "make trust" + (" ARGS=--quick" if args.quick else "")
-        (out / "TRUST.md").write_text(report(outcomes, command=command, size=size))
-        print(f"Report: {out / 'TRUST.md'}")
+    out.mkdir(parents=True, exist_ok=True)
+    last = {o.goal.id: o for o in load_outcomes(out / "trust.json")} if args.only else {}
+    outcomes = [(last | new)[id] for id in known if id in last | new]
+    command = "make trust" + (" ARGS=--quick" if args.quick else "")
+    save_outcomes(out / "trust.json", outcomes)
+    (out / "TRUST.md").write_text(report(outcomes, command=command, size=size))
+    print(f"Report: {out / 'TRUST.md'}")
     missed = [outcome.goal.id for outcome in outcomes if not outcome.result.met]
     print(f"Not met: {', '.join(missed)}." if missed else f"All {len(outcomes)} goals are met.")
     return 1 if missed else 0

@@ -36,6 +36,13 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+def _again(outcomes: list[Outcome]) -> str:
+    """Say which goals were measured after the others."""
+    first = min((o.run for o in outcomes), default="")
+    later = [o.goal.id for o in outcomes if o.run != first]
+    return f" {', '.join(later)} measured again after the rest, when something was changed." if later else ""
+
+
 def report(outcomes: list[Outcome], *, command: str, size: Size) -> str:
     """Return the whole report as Markdown.
 
@@ -52,8 +59,9 @@ def report(outcomes: list[Outcome], *, command: str, size: Size) -> str:
 Each row below is something that this library promises about reliability: nothing lost, nothing wrong silently, nothing from
 a file executed. Every promise is measured, not argued; {met} of {len(outcomes)} are kept.{small}
 
-Made by `{command}`, which exits with an error if a goal is not met. All random choices come from seed {size.seed}; tests of
-randomness also use the seeds that their row names. Machine: {machine()}.
+Made by `{command}`, which exits with an error if a goal is not met.{_again(outcomes)}
+All random choices come from seed {size.seed}; tests of randomness also use the seeds that their row names.
+Machine: {machine()}.
 
 ## Terms
 A *policy* keeps *statistics* per bandit: the Gram matrix V = alpha I + sum x x^T, the vector b = sum x y, a count, and

@@ -69,12 +69,13 @@ def _serve(name: str, build: Any, first: int, last: int, folder: Path, stops: se
     return {**state_bytes(head.state_dict()), **learned, "log": repr(records).encode()}
 
 
-def _train(name: str, first: int, folder: Path, stops: set[int]) -> dict[str, Any]:
-    """Train with Lightning from the checkpoint of a step on; returns the model's state and the values in the event files."""
+def _train(name: str, stop: int, folder: Path, stops: set[int]) -> dict[str, Any]:
+    """Train with Lightning from the checkpoint of a stop on; returns the model's state and the values in the event files."""
     from experiments.trust.trainings import train
 
-    resume = folder / f"{name}.0" / f"{first}.ckpt" if first else None
-    values, state = train(name, folder / f"{name}.{first}", _STEPS, resume, stops)
+    resume = folder / f"{name}.0" / f"{_step(stop)}.ckpt" if stop else None
+    # several stops can be at the same training step, but each run needs its own event files
+    values, state = train(name, folder / f"{name}.{stop}", _STEPS, resume, {_step(each) for each in stops})
     return {**state_bytes(state), "events": values}
 
 
@@ -87,7 +88,7 @@ def _run(folder: Path, first: int, stops: set[int], quick: bool) -> dict[str, An
         if name in heads:
             results[f"{name} with log"] = _serve(name, build, first, _ROUNDS, folder, stops)
     for name in _TRAININGS[: 1 if quick else None]:
-        results[f"{name} training"] = _train(name, _step(first), folder, {_step(stop) for stop in stops})
+        results[f"{name} training"] = _train(name, first, folder, stops)
     return results
 
 

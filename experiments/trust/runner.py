@@ -38,11 +38,12 @@ GROUPS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """A goal, what was measured and how long it took."""
+    """A goal, what was measured, how long it took, and when the run began that it belongs to."""
 
     goal: Goal
     result: Result
     seconds: float
+    run: str = ""
 
 
 def load_goals() -> list[Goal]:
@@ -116,6 +117,20 @@ def measure_all(ids: Iterable[str], size: Size, *, report: Callable[[Outcome], N
     for id in alone:
         run(id)
     return sorted(outcomes, key=lambda outcome: int(outcome.goal.id[1:]))
+
+
+def save_outcomes(path: Path, outcomes: Iterable[Outcome]) -> None:
+    """Write outcomes as JSON."""
+    rows = [{"id": o.goal.id, "seconds": o.seconds, "run": o.run, **asdict(o.result)} for o in outcomes]
+    path.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def load_outcomes(path: Path) -> list[Outcome]:
+    """Read what :func:`save_outcomes` wrote; goals that no longer exist are left out."""
+    rows = json.loads(path.read_text()) if path.exists() else []
+    return [
+        Outcome(GOALS[r["id"]], Result(r["met"], r["measured"]), r["seconds"], r["run"]) for r in rows if r["id"] in GOALS
+    ]
 
 
 def main() -> None:

@@ -53,3 +53,15 @@ def test_the_report_names_what_is_not_met():
     assert "1 of 2 are kept" in text
     assert "**no**" in text
     assert "seed 3" in text
+
+
+def test_outcomes_are_read_as_they_were_written_and_later_runs_are_named(tmp_path):
+    load_goals()
+    outcomes = [
+        Outcome(GOALS["R1"], Result(True, "a"), 2.0, "2026-01-01 10:00"),
+        Outcome(GOALS["R4"], Result(False, "b"), 1.0, "2026-01-01 11:00"),
+    ]
+    runner.save_outcomes(tmp_path / "trust.json", outcomes)
+    assert runner.load_outcomes(tmp_path / "trust.json") == outcomes
+    assert runner.load_outcomes(tmp_path / "none.json") == []
+    assert "R4 measured again after the rest" in report(outcomes, command="make trust", size=Size())
