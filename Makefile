@@ -7,7 +7,7 @@ PEERS := .venv-peers
 # two workers on two cores; each takes half of the tests and, when it is done, some of the other's
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(or $(WORKERS),2) --dist worksteal
 
-.PHONY: demo test long fast lint check reproduce worth trust bench clean
+.PHONY: demo test long fast lint check reproduce worth exam trust bench clean
 
 $(READY): setup.cfg pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -45,6 +45,9 @@ reproduce: $(READY)  ## all tables and figures of the paper, and results/REPORT.
 
 worth: $(READY)  ## compare learned with tuned betas, results/WORTH.md (ARGS=--quick: small sizes)
 	$(BIN)/python scripts/worth.py all $(ARGS)
+
+exam: $(READY)  ## UCI tables as bandits, nothing tuned, results/EXAM.md (ARGS=--quick: small sizes)
+	$(BIN)/python scripts/exam.py $(ARGS)
 
 trust: $(READY)  ## measure the reliability goals, results/TRUST.md (ARGS=--quick: small sizes)
 	$(BIN)/python scripts/trust.py $(ARGS)

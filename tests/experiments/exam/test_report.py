@@ -1,0 +1,30 @@
+"""Ratios to the best beta in hindsight, and the tables of the report."""
+
+import pytest
+
+from experiments.exam.report import geometric_mean, ratios, report
+from experiments.exam.settings import AUTO, GRID, lin_ucb
+
+
+def _rows():
+    rows = []
+    for name, best, auto in (("a", 100, 90), ("b", 50, 60)):
+        own = {AUTO: auto, **{lin_ucb(beta): best + 10 * i for i, beta in enumerate(GRID)}}
+        for policy, count in own.items():
+            rows += [{"set": name, "rounds": 500, "policy": policy, "shuffle": s, "mistakes": count + s} for s in (-1, 1)]
+    return rows
+
+
+def test_ratios_are_to_the_best_beta_of_each_set():
+    found = ratios(_rows(), 500)
+    assert list(found) == [AUTO]
+    assert found[AUTO] == pytest.approx({"a": 0.9, "b": 1.2})
+    assert geometric_mean([0.9, 1.2]) == pytest.approx((0.9 * 1.2) ** 0.5)
+
+
+def test_the_report_shows_all_policies_and_units():
+    units = [{"set": "a", "unit": unit, "policy": AUTO, "mistakes": 90.0} for unit in ("0 or 1", "stars")]
+    text = report(_rows(), units, command="make exam")
+    assert "## 500 rounds" in text
+    assert f"| **{AUTO}** | 90 | 60 | 1.039 | 1.200 |" in text
+    assert "| a | auto | 90 | 90 |" in text
