@@ -60,9 +60,9 @@ def report(rows: Rows, in_units: Rows, *, command: str) -> str:
         "# The exam without a number to choose",
         "",
         "Classification tables as bandits: each row is a request, each class an arm with its own theta, and only the class "
-        "that was chosen is known to be right or wrong. One pass in random order, nothing is tuned. The numbers are mistakes, "
-        "means over the shuffles. Ratios are to LinUCB at the best beta *in hindsight* for each set, which cannot be known in "
-        f"advance. Made by `{command}`.",
+        "that was chosen is known to be right or wrong. One pass in random order, nothing is tuned. The numbers are "
+        "mistakes, means over the shuffles. Ratios are to LinUCB at the best beta *in hindsight* for each set, which cannot "
+        f"be known in advance. Made by `{command}`.",
     ]
     for rounds in sorted({row["rounds"] for row in rows}):
         parts += ["", f"## {rounds:,} rounds", "", _table(rows, rounds)]
