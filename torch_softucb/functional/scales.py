@@ -95,7 +95,7 @@ def evidence_scales(sums: RegressionSums, *, pooled: bool = False) -> Scales:
         >>> sums = RegressionSums(torch.tensor(1000.0), x.sum(0), y.sum(), x.T @ x, x.T @ y, y @ y)
         >>> scales = evidence_scales(RegressionSums(*(value.double() for value in sums)))
         >>> round(scales.offset.item(), 3), round(scales.noise_std.item(), 3), round(scales.explained.item(), 2)
-        (7.0, 0.501, 0.8)
+        (7.0, 0.5, 0.8)
     """
     where = "evidence_scales"
     d, batch = sums.sum_x.shape[-1:], sums.num_observations.shape
