@@ -1,9 +1,9 @@
 """Beta as a small network over the situation."""
 
-import json
 import math
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
-from torch_softucb.checked_files import load_tensors, save_tensors
 from torch_softucb.checks import check_choice, check_integer, check_number
 from torch_softucb.policies.beta.base import BetaModule
+from torch_softucb.policies.beta.network_file import load_network, save_network
 from torch_softucb.policies.beta.situation import SITUATION
-from torch_softucb.policies.state_checks import check_names, check_parameters
 
 PRETRAINED = Path(__file__).with_name("pretrained") / "situation.safetensors"
 
@@ -78,22 +77,7 @@ class SituationBeta(BetaModule):
         Raises:
             ValueError: if the file cannot be read, is damaged, or is not what :meth:`save` writes.
         """
-        tensors, about = load_tensors(path)
-        try:
-            settings = json.loads(about.pop("module", "null"))
-            if not isinstance(settings, dict) or set(settings) != {"init", "inputs"}:
-                raise ValueError("is not a file of SituationBeta.save: its metadata has no settings init and inputs")
-            weight = tensors.get("hidden.weight")
-            if weight is None or weight.dim() != 2 or not len(weight):
-                raise ValueError("tensor hidden.weight is missing or has the wrong shape")
-            with torch.random.fork_rng(devices=[]):  # the weights are drawn at random before they are loaded
-                module = cls(horizon=horizon, hidden=len(weight), **settings)
-            check_names(cls.__name__, module, tensors)
-            check_parameters(cls.__name__, module, tensors)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"network file {path}: {error}") from error
-        module.load_state_dict(tensors)
-        return module, about
+        return load_network(path, partial(cls, horizon=horizon), name="SituationBeta", settings=("init", "inputs"))
 
     def save(self, path: str | os.PathLike[str], **about: str) -> None:
         """Write the network as safetensors with a checksum.
@@ -102,8 +86,7 @@ class SituationBeta(BetaModule):
             path: file to write.
             **about: notes to save with it.
         """
-        settings = {"init": self.init, "inputs": list(self.inputs)}
-        save_tensors(path, self.state_dict(), {"module": json.dumps(settings), **about})
+        save_network(path, self, {"init": self.init, "inputs": list(self.inputs)}, about)
 
     @property
     def typical(self) -> float:

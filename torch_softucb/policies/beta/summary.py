@@ -1,9 +1,9 @@
 """Beta as a small network over a summary of the data, in units of the noise."""
 
 import copy
-import json
 import math
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
-from torch_softucb.checked_files import load_tensors, save_tensors
 from torch_softucb.checks import check_integer, check_number
 from torch_softucb.policies.beta.base import BetaModule
+from torch_softucb.policies.beta.network_file import load_network, save_network
 from torch_softucb.policies.beta.situation import SUMMARY_INPUTS
-from torch_softucb.policies.state_checks import check_names, check_parameters
 
 PRETRAINED_AUTO = Path(__file__).with_name("pretrained") / "auto.safetensors"
 _MAX_LOG_RATIO = 3.0  # largest |log(beta / init)|
@@ -77,22 +76,7 @@ class SummaryBeta(BetaModule):
         Raises:
             ValueError: if the file cannot be read, is damaged, or is not what :meth:`save` writes.
         """
-        tensors, about = load_tensors(path)
-        try:
-            settings = json.loads(about.pop("module", "null"))
-            if not isinstance(settings, dict) or set(settings) != {"init"}:
-                raise ValueError("is not a file of SummaryBeta.save: its metadata has no setting init")
-            weight = tensors.get("hidden.weight")
-            if weight is None or weight.dim() != 2 or not len(weight):
-                raise ValueError("tensor hidden.weight is missing or has the wrong shape")
-            with torch.random.fork_rng(devices=[]):  # the weights are drawn at random before they are loaded
-                module = cls(horizon=horizon, hidden=len(weight), **settings)
-            check_names(cls.__name__, module, tensors)
-            check_parameters(cls.__name__, module, tensors)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"network file {path}: {error}") from error
-        module.load_state_dict(tensors)
-        return module, about
+        return load_network(path, partial(cls, horizon=horizon), name="SummaryBeta", settings=("init",))
 
     def save(self, path: str | os.PathLike[str], **about: str) -> None:
         """Write the network as safetensors with a checksum.
@@ -101,7 +85,7 @@ class SummaryBeta(BetaModule):
             path: file to write.
             **about: notes to save with it.
         """
-        save_tensors(path, self.state_dict(), {"module": json.dumps({"init": self.init}), **about})
+        save_network(path, self, {"init": self.init}, about)
 
     @property
     def typical(self) -> float:
