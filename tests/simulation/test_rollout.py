@@ -10,7 +10,7 @@ import torch
 
 from tests import reference
 from tests.simulation.cases import POLICIES, SAMPLED
-from torch_softucb import BanditProblem, LinUCB, NumericalError, SoftUCBPolicy, rollout, synthetic_problem
+from torch_softucb import AutoSoftUCB, BanditProblem, LinUCB, NumericalError, SoftUCBPolicy, rollout, synthetic_problem
 from torch_softucb import functional as F
 from torch_softucb.simulation.backends.compiled import find_compiler
 from torch_softucb.simulation.engine import Simulation
@@ -316,3 +316,18 @@ def test_records_asked_for_twice_are_kept_once(seeded):
     assert {name: value.shape for name, value in kept.items()} == {"arm": (3, 4), "beta": (3, 4)}
     with pytest.raises(TypeError, match=r"record must be a sequence of names, got the string 'arm'"):
         rollout(SoftUCBPolicy(10), problem, horizon=3, record="arm")
+
+
+@pytest.mark.parametrize("compile", [False, "native"])
+@pytest.mark.parametrize("make", ["refreshed", "auto"])
+def test_a_single_problem_plays_like_a_batch_of_one(make, compile, seeded):
+    """Without a batch dimension, and with sums that the estimates are recomputed from."""
+    batch = synthetic_problem(num_problems=1, num_arms=6, dim=3, generator=seeded(0))
+    single = BanditProblem(batch.arms.reshape(-1, *batch.arms.shape[-2:])[0], batch.means[0], ids=torch.tensor(0))
+    policy = AutoSoftUCB(3) if make == "auto" else SoftUCBPolicy(3, ridge_alpha=1e-4)
+    one, other = (
+        rollout(policy, problem, horizon=70, generator=seeded(1), compile=compile, gradient=True)
+        for problem in (batch, single)
+    )
+    torch.testing.assert_close(other.regret, one.regret[:, 0])
+    assert other.regret.shape == (70,)

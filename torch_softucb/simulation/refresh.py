@@ -60,7 +60,7 @@ class Refresh:
         if not self._plays:
             return
         assert state.arm_sums is not None
-        arm, reward = (torch.stack(each).flatten(1) for each in zip(*self._plays, strict=True))  # (n, B)
+        arm, reward = (torch.stack(each).view(len(each), -1) for each in zip(*self._plays, strict=True))  # (n, B)
         self._plays.clear()
         counts, sums, squares = state.arm_sums.view(-1, 3).unbind(-1)  # (B K,)
         first = torch.arange(0, len(counts), state.arm_sums.shape[-2], device=arm.device)
@@ -86,7 +86,7 @@ class Refresh:
             return
         assert state.arm_sums is not None
         self.collect(state)
-        counts, sums, _ = state.arm_sums.flatten(0, -3).unbind(-1)  # (B, K)
+        counts, sums, _ = state.arm_sums.view(-1, *state.arm_sums.shape[-2:]).unbind(-1)  # (B, K)
         regular = state.t & (state.t - 1) == 0 or state.t % _PERIOD == 0
         rows = (self._ratio.flatten() * (state.t if regular else 1) >= self._limit).nonzero().squeeze(-1)
         own = None if self.features.shared else self.features.given.flatten(0, -3)  # (B, K, d)
@@ -96,8 +96,9 @@ class Refresh:
             arms = self.features.given.double() if own is None else own[part].double()
             mu_hat, width, root = self._solve(arms, counts[part], sums[part])
             for field, value in ((state.mu_hat, mu_hat.T), (state.width_sq, width.square().T)):
-                field.flatten(1)[:, part] = value.to(field.dtype)
-            state.root.flatten(2)[:, :, part] = root.movedim(0, -1).to(state.root.dtype)
+                field.view(len(field), -1)[:, part] = value.to(field.dtype)
+            own_root = state.root.view(*state.root.shape[:2], -1)
+            own_root[:, :, part] = root.movedim(0, -1).to(own_root.dtype)
 
     def _solve(
         self,
