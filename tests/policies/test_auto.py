@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from torch_softucb import (
@@ -63,7 +63,6 @@ def _episode(kind, *, rounds, seed, a=1.0, c=0.0, s=1.0, Q=None, masked=False, b
     return torch.stack(probs), torch.stack(arms), policy
 
 
-@settings(max_examples=100)
 @given(
     st.sampled_from(["fixed", "changing", "pooled", "disjoint"]),
     st.integers(0, 10_000),
