@@ -40,7 +40,7 @@ def test_it_is_one_bandit_with_block_features(make):
 
 
 def test_auto_is_one_bandit_with_block_features():
-    """Same offset, noise and ridge: the evidence of blocks is that of the whole, but for the unit of the ridge's prior."""
+    """Same offset, noise and ridge weight: the evidence of the blocks is that of the whole."""
     g = torch.Generator().manual_seed(0)
     arms, whole = DisjointArms(AutoSoftUCB(d, dtype=D), num_arms=K), AutoSoftUCB(K * d, dtype=D)
     for _ in range(60):

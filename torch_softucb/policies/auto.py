@@ -40,7 +40,7 @@ class AutoKwargs(TypedDict, total=False):
     dtype: torch.dtype | None
 
 
-BETA, DELTA = 2.0, 0.999999  # the best single numbers on synthetic families
+BETA, DELTA = 2.0, 0.999999  # chosen on synthetic problems; used until a trained network comes with the package
 
 
 class AutoSoftUCB(SoftUCBPolicy):
