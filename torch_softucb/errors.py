@@ -35,3 +35,7 @@ class BetaWarning(UserWarning):
 
 class LogWarning(UserWarning):
     """The end of a decision log was incomplete: what a commit that never returned had written was left out."""
+
+
+class UniformWarning(UserWarning):
+    """A policy's decisions stay uniform over the candidates: it explores and never uses what it has learned."""

@@ -75,6 +75,10 @@ class AutoSoftUCB(SoftUCBPolicy):
     """
 
     own_settings: ClassVar[tuple[str, ...]] = ("rows_per_group",)
+    uniform_advice: ClassVar[str] = (
+        "The rewards so far show no difference between the candidates; check that rewards reach update() with the features "
+        "of the candidate that was shown, and that features differ between candidates."
+    )
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from torch_softucb.policies.decision import Decision, Estimate
 from torch_softucb.policies.estimates import running_sums
 from torch_softucb.policies.rows import RidgeState
 from torch_softucb.policies.scales import unpack_memory
+from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 
 
 class DisjointArms(nn.Module):
@@ -82,7 +83,10 @@ class DisjointArms(nn.Module):
         requests = self._check_context(where, context, bandit)
         if mask is not None:
             check_mask(where, mask, (*requests, self.num_arms), device=policy.device)
-        return policy.decide(self._estimate(context, bandit), mask=mask)
+        decision = policy.decide(self._estimate(context, bandit), mask=mask)
+        if isinstance(policy, SoftUCBPolicy):
+            policy.watch.note(decision, advice=policy.uniform_advice)
+        return decision
 
     def _check_context(self, where: str, context: Tensor, bandit: Tensor | None) -> torch.Size:
         check_float_tensor(where, "context", context, dtype=self.policy.dtype, device=self.policy.device)

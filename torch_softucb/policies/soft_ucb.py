@@ -18,6 +18,7 @@ from torch_softucb.policies.decision import Decision, Estimate, NativeRule
 from torch_softucb.policies.lazy_decision import LazyDecision
 from torch_softucb.policies.learnable import LearnableConfidence
 from torch_softucb.policies.statistics import PolicyKwargs
+from torch_softucb.policies.uniform_watch import UniformWatch
 
 if TYPE_CHECKING:
     from torch_softucb.policies.auto import AutoSoftUCB
@@ -73,6 +74,7 @@ class SoftUCBPolicy(LearnableConfidence):
         self.coldness = coldness
         self.smoothing = check_number("SoftUCBPolicy", "smoothing", smoothing, low=0.0, open_low=True)
         self.differentiate_gamma = check_flag("SoftUCBPolicy", "differentiate_gamma", differentiate_gamma)
+        self.watch = UniformWatch()
 
     @classmethod
     def pretrained(
@@ -152,6 +154,24 @@ class SoftUCBPolicy(LearnableConfidence):
     def kappa(self) -> float | None:
         """Value of ``smoothing`` if the coldness is smooth, else None."""
         return self.smoothing if self.coldness == "smooth" else None
+
+    uniform_advice: ClassVar[str] = (
+        "If rewards or features are not of size about 1, beta is in the wrong unit: use SoftUCBPolicy.auto, which finds the "
+        "unit by itself, or a smaller beta."
+    )
+
+    def forward(
+        self,
+        arms: Tensor,  # (K, d) or (*B, K, d)
+        *,
+        mask: Tensor | None = None,  # (K,) or (*B, K)
+        bandit: Tensor | None = None,  # (N,)
+        pending: Tensor | None = None,  # (d, d) or (*B, d, d)
+    ) -> Decision:
+        """Decide, as :meth:`BanditPolicy.forward` does; warn once if 100 decisions in a row were uniform."""
+        decision = super().forward(arms, mask=mask, bandit=bandit, pending=pending)
+        self.watch.note(decision, advice=self.uniform_advice)
+        return decision
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         """Softmax over the index S (Eqs. 6-9)."""
