@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tests.recommend.cases import head, requests
-from torch_softucb import EpsilonGreedy, LinTS, LinUCB, SoftUCBHead, SoftUCBPolicy
+from torch_softucb import AutoSoftUCB, EpsilonGreedy, LinTS, LinUCB, SoftUCBHead, SoftUCBPolicy
 
 D = torch.double
 
@@ -68,3 +68,17 @@ def test_encoder_and_beta_learn_together():
     decision = greedy(user, items)
     with pytest.raises(TypeError, match=r"expected_reward is not (there|available) for LinUCB"):
         greedy.expected_reward(decision)
+
+
+def test_a_head_without_a_policy_finds_its_units():
+    head = SoftUCBHead(torch.nn.Identity(), dim=3, intercept=True)
+    assert isinstance(head.policy, AutoSoftUCB)
+    assert head.policy.dim == 4
+    served = head.serve(head(torch.eye(3)))
+    assert head.feedback(served.id, torch.tensor(5.0)) == 1
+
+
+@pytest.mark.parametrize(("given", "word"), [({}, "neither"), ({"policy": SoftUCBPolicy(3), "dim": 3}, "both")])
+def test_a_head_takes_a_policy_or_a_dim(given, word):
+    with pytest.raises(ValueError, match=f"expected either a policy or dim.*got {word}; as in SoftUCBHead"):
+        SoftUCBHead(torch.nn.Identity(), **given)

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from torch_softucb import functional as F
-from torch_softucb.checks import check_choice, check_number
+from torch_softucb.checks import check_choice, check_integer, check_number
 from torch_softucb.policies._checks import check_bandit, check_offered, check_policy, check_slate
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision
 from torch_softucb.policies.guard import load_whole
+from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.recommend._checks import (
     check_bandit_given,
     check_candidates,
@@ -42,8 +43,10 @@ class SoftUCBHead(OpenDecisions):
 
     Args:
         encoder: module that returns the features of the candidates, (K, d) or (N, K, d); called with positional arguments.
-        policy: :class:`~torch_softucb.SoftUCBPolicy`, or another policy over features. After
+        policy: :class:`~torch_softucb.SoftUCBPolicy`, or another policy over features; with ``dim=`` instead,
+            :meth:`SoftUCBPolicy.auto <torch_softucb.SoftUCBPolicy.auto>`, which needs no setting. After
             ``policy.reset(batch_shape=(users,))`` each user or segment has separate statistics, selected by ``bandit=ids``.
+        dim: number of features that the encoder returns, if no policy is given.
         intercept: append a constant feature; the policy's dim is then the encoder's plus one.
         normalise: normalise the features by the mean and deviation that :meth:`calibrate` finds.
         discount: share of a bandit's statistics that is kept at each call of :meth:`feedback` that contains the bandit.
@@ -58,9 +61,8 @@ class SoftUCBHead(OpenDecisions):
             issues new ids.
 
     Example:
-        >>> from torch_softucb import SoftUCBPolicy
         >>> items = torch.nn.Embedding(100, 4)
-        >>> head = SoftUCBHead(items, SoftUCBPolicy(dim=4))
+        >>> head = SoftUCBHead(items, dim=4)
         >>> candidates = torch.tensor([[3, 14, 15], [92, 65, 35]])
         >>> served = head.serve(head(candidates))
         >>> served.propensity.shape
@@ -84,8 +86,9 @@ class SoftUCBHead(OpenDecisions):
     def __init__(
         self,
         encoder: nn.Module,
-        policy: BanditPolicy,
+        policy: BanditPolicy | None = None,
         *,
+        dim: int | None = None,
         intercept: bool = False,
         normalise: bool = False,
         discount: float = 1.0,
@@ -94,6 +97,13 @@ class SoftUCBHead(OpenDecisions):
         seed: int | None = None,
         replica: int | None = None,
     ) -> None:
+        if (policy is None) == (dim is None):
+            raise ValueError(
+                "SoftUCBHead: expected either a policy or dim, the number of features that the encoder returns, got "
+                f"{'neither' if policy is None else 'both'}; as in SoftUCBHead(encoder, dim=32)"
+            )
+        if policy is None:
+            policy = SoftUCBPolicy.auto(check_integer("SoftUCBHead", "dim", dim, low=1) + int(intercept))
         check_policy("SoftUCBHead", policy, BanditPolicy)
         dim = policy.dim - int(intercept)
         check_head_policy("SoftUCBHead", policy, dim)
