@@ -1,6 +1,7 @@
 """Families of problems: members drawn from ranges, problems drawn from a member."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -77,3 +78,76 @@ def test_a_range_from_zero_excludes_zero():
     check_range("f", "noise_std", (0.1, 2), low=0.0)
     with pytest.raises(ValueError, match=r"low > 0 and high not below low, got \(0.0, 2\)"):
         check_range("f", "noise_std", (0.0, 2), low=0.0)
+
+
+WIDE = Family(
+    num_arms=(4, 8),
+    dim=(2, 5),
+    horizon=(10, 30),
+    features=("sphere", "correlated", "one_hot"),
+    misfit=(0.5, 2.0),
+    offset=10.0,
+)
+
+
+def _member(**match):
+    members = (WIDE.member(seed=seed) for seed in range(999))
+    return next(member for member in members if all(getattr(member, name) == value for name, value in match.items()))
+
+
+def test_members_have_one_of_the_features_and_half_of_them_fit():
+    members = [WIDE.member(seed=seed) for seed in range(300)]
+    counts = [sum(member.features == name for member in members) for name in WIDE.features]
+    assert min(counts) > 60  # a third each, within 5 standard deviations
+    others = [member for member in members if member.features != "one_hot"]
+    misfits = [member.misfit for member in others if member.misfit]
+    assert 0.3 < len(misfits) / len(others) < 0.7
+    assert all(0.5 <= misfit <= 2.0 for misfit in misfits)
+
+
+def test_the_first_settings_of_a_member_are_those_of_a_plain_family():
+    plain = Family(num_arms=(4, 8), dim=(2, 5), horizon=(10, 30))
+    for seed in range(20):
+        one, other = WIDE.member(seed=seed), plain.member(seed=seed)
+        assert one.horizon == other.horizon
+        if one.features != "one_hot":
+            assert (one.num_arms, one.dim) == (other.num_arms, other.dim)
+
+
+def test_arms_without_features_have_one_theta_each():
+    member = _member(features="one_hot")
+    problem = member.problem(6, seed=1)
+    assert problem.arms.equal(torch.eye(member.dim))
+    assert problem.means.shape == (6, member.num_arms)
+    assert member.num_arms == member.dim <= 5
+
+
+def test_correlated_features_have_unequal_sizes_and_linear_means():
+    problem = _member(features="correlated", misfit=0.0, dim=5).problem(400, seed=1)
+    sizes = problem.arms.square().mean((0, 1))
+    assert (sizes.diff() < 0).all()
+    centred = problem.means - problem.means.mean(-1, keepdim=True)
+    design = problem.arms - problem.arms.mean(-2, keepdim=True)
+    left = centred.unsqueeze(-1) - design @ torch.linalg.lstsq(design, centred.unsqueeze(-1)).solution
+    assert left.abs().max() < 1e-3
+
+
+def test_misfit_is_relative_to_the_linear_part_and_offsets_differ():
+    member = next(m for seed in range(999) if (m := WIDE.member(seed=seed)).misfit > 1.5 and m.num_arms == 8)
+    linear, bent = (
+        replace(member, misfit=misfit, offset=0.0).problem(2000, seed=3).means for misfit in (0.0, member.misfit)
+    )
+    share = (bent - linear).std() / linear.std(-1).mean()
+    assert share == pytest.approx(member.misfit, rel=0.15)
+    assert member.problem(2000, seed=3).means.mean(-1).std() == pytest.approx(10.0, rel=0.15)
+
+
+@pytest.mark.parametrize("wrong", [{"features": "sphere"}, {"features": ()}, {"misfit": (2.0, 1.0)}, {"offset": -1.0}])
+def test_further_settings_are_checked(wrong):
+    with pytest.raises(ValueError, match=f"Family: {next(iter(wrong))} must be"):
+        Family(**wrong)
+
+
+def test_an_unknown_kind_of_features_is_refused():
+    with pytest.raises(ValueError, match="Family: features must be one of"):
+        Family(features=("round",))

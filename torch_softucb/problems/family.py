@@ -4,14 +4,18 @@ import math
 from dataclasses import dataclass, replace
 
 import torch
+from torch.nn.functional import normalize
 
-from torch_softucb.checks import check_number
+from torch_softucb.checks import check_choice, check_number
 from torch_softucb.problems._checks import check_range, check_rotation_dim
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.problems.synthetic import synthetic_problem
 from torch_softucb.rng import mixed_seed
 
 Range = tuple[float, float]
+
+FEATURES = ("sphere", "correlated", "one_hot")
+"""Arms of a member: directions drawn at random; the same with features of unequal size; no features, one theta per arm."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,11 @@ class Family:
         drift_rate: range of the drift in radians per round, for members that drift.
         discount: range, below 1, of the factor by which a policy discounts old observations per round, for members that
             drift. 1 - discount is drawn on a logarithmic scale.
+        features: names from :data:`FEATURES`; each member has one of them. A drifting member has ``sphere``, and a member
+            with ``one_hot`` has as many features as arms.
+        misfit: standard deviation of the part of the mean rewards that is not linear in the features, relative to that of
+            the linear part: 0, or a range for half of the members.
+        offset: standard deviation of a number that is added to all rewards of a problem.
 
     Example:
         >>> member = Family(dim=(5, 30)).member(seed=0)
@@ -45,6 +54,9 @@ class Family:
     drifting: float = 0.0
     drift_rate: Range = (0.001, 0.01)
     discount: Range = (0.98, 0.995)
+    features: tuple[str, ...] = ("sphere",)
+    misfit: Range | float = 0.0
+    offset: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("num_arms", "dim", "horizon", "noise_std", "drift_rate"):
@@ -52,19 +64,36 @@ class Family:
         if check_number("Family", "drifting", self.drifting, low=0.0, high=1.0, closed_high=True):
             check_rotation_dim("Family", round(self.dim[0]))
         check_range("Family", "discount", self.discount, low=0.0, high=1.0)
+        if isinstance(self.features, str) or not self.features:
+            raise ValueError(f"Family: features must be a sequence of names, got {self.features!r}; use ('sphere',)")
+        for name in self.features:
+            check_choice("Family", "features", name, FEATURES)
+        if self.misfit != 0:
+            check_range("Family", "misfit", self.misfit, low=0.0)
+        check_number("Family", "offset", self.offset, low=0.0)
 
     def member(self, *, seed: int) -> "Member":
         """Draw a member. The same seed draws the same member."""
-        u = torch.rand(6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).tolist()
+        generator = torch.Generator().manual_seed(seed)
+        u = torch.rand(6, generator=generator, dtype=torch.float64).tolist()
+        of_features, of_misfit = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
         drifts = u[3] < self.drifting
         low, high = self.discount
+        num_arms, dim = round(_log_uniform(self.num_arms, u[0])), round(_log_uniform(self.dim, u[1]))
+        features = "sphere" if drifts else self.features[int(of_features * len(self.features))]
+        if features == "one_hot":
+            num_arms = dim = min(num_arms, max(2, round(self.dim[1])))
+        misfit = 0.0 if isinstance(self.misfit, float) or of_misfit < 0.5 else _log_uniform(self.misfit, 2 * of_misfit - 1)
         return Member(
-            num_arms=round(_log_uniform(self.num_arms, u[0])),
-            dim=round(_log_uniform(self.dim, u[1])),
+            num_arms=num_arms,
+            dim=dim,
             horizon=round(_log_uniform(self.horizon, u[2])),
             noise_std=self.noise_std,
             drift_rate=_log_uniform(self.drift_rate, u[4]) if drifts else 0.0,
             discount=1 - _log_uniform((1 - high, 1 - low), u[5]) if drifts else 1.0,
+            features=features,
+            misfit=0.0 if drifts or features == "one_hot" else misfit,
+            offset=self.offset,
         )
 
 
@@ -85,6 +114,9 @@ class Member:
         noise_std: range from which the standard deviation of the noise is drawn, once per problem.
         drift_rate: drift of the rewards in radians per round; 0 if they do not drift.
         discount: factor by which a policy discounts old observations per round; 1 if the rewards do not drift.
+        features: name from :data:`FEATURES`.
+        misfit: standard deviation of the part of the means that is not linear, relative to that of the linear part.
+        offset: standard deviation of a number that is added to all rewards of a problem.
     """
 
     num_arms: int
@@ -93,6 +125,9 @@ class Member:
     noise_std: Range
     drift_rate: float
     discount: float
+    features: str = "sphere"
+    misfit: float = 0.0
+    offset: float = 0.0
 
     def problem(self, count: int, *, seed: int) -> BanditProblem:
         """Draw ``count`` synthetic problems, each with its own noise level."""
@@ -102,4 +137,16 @@ class Member:
         )
         low, high = map(math.log, self.noise_std)
         noise = torch.exp(low + torch.rand(count, generator=generator) * (high - low))
-        return replace(problem, noise_std=noise)
+        arms, means = problem.arms, problem.means
+        if self.features == "one_hot":
+            arms, means = torch.eye(self.dim), torch.randn(count, self.dim, generator=generator) / math.sqrt(self.dim)
+        elif self.features == "correlated":
+            arms = normalize(arms / torch.arange(1, self.dim + 1).sqrt(), dim=-1)
+            theta = normalize(torch.randn(count, self.dim, 1, generator=generator), dim=-2)
+            means = (arms @ theta).squeeze(-1)
+        if self.misfit:
+            spread = self.misfit * means.std(-1, keepdim=True) if self.num_arms > 1 else 0.0
+            means = means + spread * torch.randn(means.shape, generator=generator)
+        if self.offset:
+            means = means + self.offset * torch.randn(count, 1, generator=generator)
+        return replace(problem, arms=arms, means=means, noise_std=noise)
