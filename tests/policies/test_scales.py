@@ -31,9 +31,9 @@ def test_a_fresh_memory_is_possible_and_others_are_not():
     assert impossible(bad).tolist() == [True, True, True]
 
 
-def test_estimates_come_after_a_fifth_more():
+def test_estimates_come_after_30_percent_more():
     count = torch.tensor([1.0, 9.0, 10.0, 100.0], dtype=D)
-    assert next_due(count, count).tolist() == [2.0, 10.0, 12.0, 120.0]
+    assert next_due(count, count).tolist() == [2.0, 11.0, 13.0, 130.0]
 
 
 def test_groups_are_consecutive_rows():

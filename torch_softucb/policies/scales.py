@@ -3,7 +3,7 @@
 The rows of a batch form groups of consecutive rows that share their scales: one row each, the arms of one bandit, or all
 users of one product. Sums of rewards are relative to an anchor, the first reward of the group, so that an offset which is
 large compared with the spread of the rewards costs no digits. The scales are estimated after observations 1, 2, 3, ...
-and then whenever the number of observations has grown by a fifth; in between they stay as they are.
+and then whenever the number of observations has grown by 30%; in between they stay as they are.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from torch_softucb.functional.scales import RegressionSums, _evidence_scales
 from torch_softucb.policies.rows import RidgeState, RowLayout, pack
 from torch_softucb.policies.updates import MemorySums
 
-GROWTH = 0.2  # the scales are estimated again when a group has this share more observations
+GROWTH = 0.3  # the scales are estimated again when a group has this share more observations
 _MOST_ROWS = 4096  # rows of a group from which the scales are estimated: those with the most observations
 
 SUMMARY = ("num_observations", "num_rows", "explained", "log_rho", "log_det", "shrinkage")

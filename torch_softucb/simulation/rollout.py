@@ -10,6 +10,7 @@ from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.simulation.engine import Simulation
 from torch_softucb.simulation.records import RECORDS, recorded_value
+from torch_softucb.simulation.scales import final_scales
 from torch_softucb.simulation.trajectory import SCORES, GradientTerms, Trajectory
 
 
@@ -125,4 +126,5 @@ def rollout(
         {name: torch.stack(values) for name, values in records.items()},
         {} if score_planes is None else dict(zip(SCORES, score_planes, strict=True)),
         torch.cat(situations) if situations else None,
+        None if simulation.state.scales is None else final_scales(simulation.state.scales),
     )

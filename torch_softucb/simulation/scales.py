@@ -6,6 +6,7 @@ from torch import Tensor
 from torch_softucb.functional.scales import Scales
 from torch_softucb.policies.decision import Estimate
 from torch_softucb.policies.scales import GROWTH, SUMMARY
+from torch_softucb.simulation.trajectory import FoundScales
 
 ANCHOR, OFFSET, NOISE_STD, RHO, FIRST_SUMMARY = range(5)  # the rows of PlayState.scales; the summary takes all others
 NUM_SCALES = FIRST_SUMMARY + len(SUMMARY)
@@ -49,6 +50,14 @@ def scaled_estimate(estimate: Estimate, scales: Tensor) -> Estimate:  # (10, *B)
     )
 
 
+def final_scales(scales: Tensor) -> FoundScales:  # (10, *B)
+    """Return the scales in the units of rewards and theta; NaN where the noise is not known."""
+    noise, rho = scales[NOISE_STD], scales[RHO]
+    unknown = torch.full_like(noise, torch.nan)
+    values = (base_of(scales), noise, noise / rho.sqrt())
+    return FoundScales(*(torch.where(noise > 0, value, unknown) for value in values))
+
+
 class Schedule:
     """Rounds before which the scales are estimated, the same as in :func:`torch_softucb.policies.scales.next_due`.
 
@@ -58,7 +67,7 @@ class Schedule:
     Example:
         >>> schedule = Schedule(1.0)
         >>> [t for t in range(20) if schedule.due(t)]
-        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 19]
+        [1, 2, 3, 4, 5, 6, 7, 9, 11, 14, 18]
     """
 
     def __init__(self, discount: float) -> None:

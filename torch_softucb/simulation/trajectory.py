@@ -41,6 +41,20 @@ class GradientTerms(NamedTuple):
     value: Tensor  # (*B,)
 
 
+class FoundScales(NamedTuple):
+    """Scales that :class:`~torch_softucb.AutoSoftUCB` had found by the end of a rollout; NaN where the noise is not known.
+
+    Attributes:
+        offset: offset of the rewards, ``(*B,)``.
+        noise_std: standard deviation of the noise, ``(*B,)``.
+        prior_std: standard deviation of each component of theta, ``(*B,)``.
+    """
+
+    offset: Tensor  # (*B,)
+    noise_std: Tensor  # (*B,)
+    prior_std: Tensor  # (*B,)
+
+
 class Round(NamedTuple):
     """One round of every trajectory, or a block of consecutive rounds that are not recorded.
 
@@ -75,6 +89,7 @@ class Trajectory:
         records: one tensor per name in ``record``, ``(R, *B)`` or ``(R, *B, K)`` for R recorded rounds.
         scores: one tensor per name in ``SCORES``, ``(T, *B)``; empty unless ``scores=True``.
         situation: inputs of a BetaModule in each round, ``(T, *B, F)`` or ``(T, F)``; given with ``scores=True``.
+        scales: what a policy that estimates its scales had found in the end; None for other policies.
 
     Example:
         >>> Trajectory(torch.tensor([[0.5], [0.25]])).cumulative_regret.squeeze(-1)
@@ -86,6 +101,7 @@ class Trajectory:
     records: Mapping[str, Tensor] = field(default_factory=dict)
     scores: Mapping[str, Tensor] = field(default_factory=dict)
     situation: Tensor | None = None  # (T, *B, F) or (T, F)
+    scales: FoundScales | None = None
 
     @property
     def cumulative_regret(self) -> Tensor:  # (T, *B)

@@ -26,7 +26,7 @@ _UNITS = 11  # inputs of the first layer
 class SummaryBeta(BetaModule):
     """Beta in units of the noise, as a small network over dimensionless numbers; initially the constant ``init``.
 
-    The inputs change only when the policy estimates its scales (when the number of observations has grown by a fifth), so
+    The inputs change only when the policy estimates its scales (when the number of observations has grown by 30%), so
     beta is constant in between: number of observations, in all and per parameter; number of arms and of features; share of
     the variance that the features explain; noise against effect; what has been learned about theta; and the progress t / T,
     if the horizon is known.

@@ -16,6 +16,17 @@ constexpr int64_t SCALE_LANES = 16;
 constexpr int64_t GRID_LOW = -5, GRID_HIGH = 4, COARSE = GRID_HIGH - GRID_LOW + 1, FINE = 13;
 constexpr double GRID_SPREAD = 1.5, CAUTION = 0.5, NOISE_FLOOR = 1e-3, FEWEST = 3, ALL_EQUAL = 1.0 / (1LL << 48), SMALL = 1e-300;
 
+constexpr int64_t HALF = SCALE_LANES / 2;
+typedef double Lanes __attribute__((vector_size(HALF * sizeof(double))));  // half a tile: sums over arms stay in registers
+
+template <typename F>
+inline Lanes lanes_at(const F *from) {
+  typedef F Given __attribute__((vector_size(HALF * sizeof(F))));
+  Given given;
+  __builtin_memcpy(&given, from, sizeof given);
+  return __builtin_convertvector(given, Lanes);
+}
+
 template <typename F>
 struct ScaleBlock {
   int64_t K, d, B;
@@ -33,14 +44,20 @@ struct ScaleTile {
   const ScaleBlock<F> &s;
   const int64_t K, d;
   std::vector<double> memory;
+  std::vector<F> features;  // (K, d, N): arms of the tile, gathered once
+  std::vector<const F *> rows;  // features of the arms that were played
+  std::vector<double> counts, sums, weighted;  // (K, N) each: plays, rewards, plays times a feature
   double *gram, *A, *diagonal, *off, *zx, *zy, *sum_x, *moment, *v, *p, *pivot, *L, *root;
   double n[N], sum_y[N], energy[N], unit[N], mean[N], spread[N], power[N], rho[N], noise[N], offset[N], base[N];
   double error[N], c[N], evidence[N], log_det[N];
-  bool known[N];
+  bool known[N], gathered = false;
   int64_t lane_of[N];
 
   explicit ScaleTile(const ScaleBlock<F> &block) : s(block), K(block.K), d(block.d) {
     memory.resize((5 * d * d + 9 * d) * N + 8);
+    features.resize(K * d * N);
+    rows.resize(K);
+    for (auto *each : {&counts, &sums, &weighted}) each->resize(K * N);
     auto address = reinterpret_cast<uintptr_t>(memory.data());
     double *next = reinterpret_cast<double *>((address + 63) / 64 * 64);
     auto take = [&](int64_t rows) { double *here = next; next += rows * N; return here; };
@@ -49,34 +66,65 @@ struct ScaleTile {
     pivot = take(d);
   }
 
-  double feature(int64_t k, int64_t j, int64_t l) const {
-    return s.shared ? s.arms[k * d + j] : s.arms[(j * K + k) * s.B + lane_of[l]];
+  void gather(int64_t lanes) {
+    if (s.shared && gathered) return;
+    for (int64_t j = 0; j < d; ++j) for (int64_t k = 0; k < K; ++k) {
+      F *to = features.data() + (k * d + j) * N;
+      if (s.shared) {
+        std::fill(to, to + N, s.arms[k * d + j]);
+        continue;
+      }
+      const F *from = s.arms + (j * K + k) * s.B + lane_of[0];
+      std::copy(from, from + lanes, to);
+      std::fill(to + lanes, to + N, from[lanes - 1]);
+    }
+    gathered = true;
+  }
+
+  template <int64_t COLUMNS>  // several at a time: one sum alone would wait for its own additions
+  void add_products(int64_t i, int64_t j, int64_t played) {
+    Lanes low[COLUMNS] = {}, high[COLUMNS] = {};
+    for (int64_t k = 0; k < played; ++k) {
+      const double *of = weighted.data() + k * N;
+      const F *x = rows[k] + j * N;
+      const Lanes first = lanes_at(of), second = lanes_at(of + HALF);
+      for (int64_t m = 0; m < COLUMNS; ++m) {
+        low[m] += first * lanes_at(x + m * N);
+        high[m] += second * lanes_at(x + m * N + HALF);
+      }
+    }
+    for (int64_t m = 0; m < COLUMNS; ++m) {
+      __builtin_memcpy(gram + (i * d + j + m) * N, &low[m], sizeof low[m]);
+      __builtin_memcpy(gram + (i * d + j + m) * N + HALF, &high[m], sizeof high[m]);
+    }
   }
 
   void sum_up() {
     EACH_SCALE_LANE n[l] = sum_y[l] = energy[l] = 0;
-    std::fill(gram, gram + d * d * N, 0.0);
-    std::fill(sum_x, sum_x + d * N, 0.0);
-    std::fill(moment, moment + d * N, 0.0);
-    double count[N], sum[N];
+    int64_t played = 0;  // arms that some lane has played
     for (int64_t k = 0; k < K; ++k) {
-      double any = 0;
+      double *count = counts.data() + played * N, *sum = sums.data() + played * N, squares[N];
       for (int64_t l = 0; l < N; ++l) {
         const double *of = s.arm_sums + 3 * (lane_of[l] * K + k);
-        count[l] = of[0]; sum[l] = of[1];
-        n[l] += of[0]; sum_y[l] += of[1]; energy[l] += of[2];
-        any += of[0];
+        count[l] = of[0]; sum[l] = of[1]; squares[l] = of[2];
       }
-      if (any == 0) continue;
-      for (int64_t j = 0; j < d; ++j) for (int64_t l = 0; l < N; ++l) v[j * N + l] = feature(k, j, l);
-      for (int64_t i = 0; i < d; ++i) {
-        EACH_SCALE_LANE {
-          p[l] = count[l] * v[i * N + l];
-          sum_x[i * N + l] += p[l];
-          moment[i * N + l] += sum[l] * v[i * N + l];
-        }
-        for (int64_t j = 0; j <= i; ++j) EACH_SCALE_LANE gram[(i * d + j) * N + l] += p[l] * v[j * N + l];
+      double any = 0;
+      EACH_SCALE_LANE { n[l] += count[l]; sum_y[l] += sum[l]; energy[l] += squares[l]; }
+      for (int64_t l = 0; l < N; ++l) any += count[l];
+      if (any > 0) rows[played++] = features.data() + k * d * N;
+    }
+    for (int64_t i = 0; i < d; ++i) {
+      double of_x[N] = {}, of_y[N] = {};
+      for (int64_t k = 0; k < played; ++k) {
+        const F *x = rows[k] + i * N;
+        const double *count = counts.data() + k * N, *sum = sums.data() + k * N;
+        double *to = weighted.data() + k * N;
+        EACH_SCALE_LANE { to[l] = count[l] * x[l]; of_x[l] += to[l]; of_y[l] += sum[l] * x[l]; }
       }
+      EACH_SCALE_LANE { sum_x[i * N + l] = of_x[l]; moment[i * N + l] = of_y[l]; }
+      int64_t j = 0;
+      for (; j + 4 <= i + 1; j += 4) add_products<4>(i, j, played);
+      for (; j <= i; ++j) add_products<1>(i, j, played);
     }
     double trace[N] = {};
     for (int64_t i = 0; i < d; ++i) EACH_SCALE_LANE trace[l] += gram[(i * d + i) * N + l];
@@ -222,6 +270,35 @@ struct ScaleTile {
     }
   }
 
+  template <int64_t ARMS>
+  void estimate_arms(int64_t k, int64_t lanes) {
+    double mu[ARMS][N], wide[ARMS][N];
+    for (int64_t first = 0; first < N; first += HALF) {
+      Lanes mean[ARMS] = {}, square[ARMS] = {};
+      const F *x = features.data() + k * d * N + first;
+      for (int64_t i = 0; i < d; ++i) {
+        Lanes w[ARMS] = {};
+        for (int64_t j = 0; j <= i; ++j) {
+          const Lanes r = lanes_at(root + (j * d + i) * N + first);
+          for (int64_t m = 0; m < ARMS; ++m) w[m] += r * lanes_at(x + (m * d + j) * N);
+        }
+        const Lanes of = lanes_at(p + i * N + first);
+        for (int64_t m = 0; m < ARMS; ++m) { mean[m] += w[m] * of; square[m] += w[m] * w[m]; }
+      }
+      for (int64_t m = 0; m < ARMS; ++m) {
+        __builtin_memcpy(mu[m] + first, &mean[m], sizeof mean[m]);
+        __builtin_memcpy(wide[m] + first, &square[m], sizeof square[m]);
+      }
+    }
+    for (int64_t m = 0; m < ARMS; ++m) {
+      F *means = s.mu_hat + (k + m) * s.B + lane_of[0], *widths = s.width_sq + (k + m) * s.B + lane_of[0];
+      for (int64_t l = 0; l < lanes; ++l) {
+        means[l] = F(base[l] + (known[l] ? mu[m][l] : 0.0));
+        widths[l] = F(wide[m][l]);
+      }
+    }
+  }
+
   void solve(int64_t lanes) {  // V = L L^T, root = L^-T, and the estimates of every arm
     for (int64_t j = 0; j < d; ++j) {
       double top[N];
@@ -248,20 +325,13 @@ struct ScaleTile {
         EACH_SCALE_LANE p[i * N + l] += root[(j * d + i) * N + l] * (moment[j * N + l] - offset[l] * sum_x[j * N + l]);
     }
     for (int64_t l = 0; l < N; ++l) base[l] = s.scales[lane_of[l]] + offset[l];
-    for (int64_t k = 0; k < K; ++k) {
-      double mu[N] = {}, wide[N] = {};
-      for (int64_t j = 0; j < d; ++j) for (int64_t l = 0; l < N; ++l) v[j * N + l] = feature(k, j, l);
-      for (int64_t i = 0; i < d; ++i) {
-        double w[N] = {};
-        for (int64_t j = 0; j <= i; ++j) EACH_SCALE_LANE w[l] += root[(j * d + i) * N + l] * v[j * N + l];
-        EACH_SCALE_LANE { mu[l] += w[l] * p[i * N + l]; wide[l] += w[l] * w[l]; }
-      }
-      for (int64_t l = 0; l < lanes; ++l) {
-        s.mu_hat[k * s.B + lane_of[l]] = F(base[l] + (known[l] ? mu[l] : 0.0));
-        s.width_sq[k * s.B + lane_of[l]] = F(wide[l]);
-      }
+    int64_t k = 0;
+    for (; k + 4 <= K; k += 4) estimate_arms<4>(k, lanes);
+    for (; k < K; ++k) estimate_arms<1>(k, lanes);
+    for (int64_t i = 0; i < d * d; ++i) {
+      F *to = s.root + i * s.B + lane_of[0];
+      for (int64_t l = 0; l < lanes; ++l) to[l] = F(root[i * N + l]);
     }
-    for (int64_t i = 0; i < d * d; ++i) for (int64_t l = 0; l < lanes; ++l) s.root[i * s.B + lane_of[l]] = F(root[i * N + l]);
     if (s.V == nullptr) return;
     for (int64_t i = 0; i < d; ++i) for (int64_t l = 0; l < lanes; ++l) {
       s.b[i * s.B + lane_of[l]] = F(moment[i * N + l] - offset[l] * sum_x[i * N + l]);
@@ -274,6 +344,7 @@ struct ScaleTile {
 
   void run(int64_t first, int64_t lanes) {
     for (int64_t l = 0; l < N; ++l) lane_of[l] = first + (l < lanes ? l : lanes - 1);
+    gather(lanes);
     sum_up();
     tridiagonalise();
     estimate();
