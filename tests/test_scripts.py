@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from torch_softucb.policies.beta import network as betas
+from torch_softucb.policies.beta.summary import SummaryBeta
 from torch_softucb.recommend import read_log
 
 ROOT = Path(__file__).parent.parent
@@ -90,3 +91,21 @@ def test_pretrain_writes_what_pretrained_reads(tmp_path, monkeypatch, capsys):
     assert read.horizon == 77
     for one, other in zip(made.parameters(), read.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.slow
+def test_pretrain_auto_writes_a_network_only_if_no_number_is_as_good(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    script, out = _load(ROOT / "scripts" / "pretrain.py"), tmp_path / "auto.safetensors"
+    small = ["--auto", "--steps", "2", "--trajectories", "16", "--horizon", "10", "20", "--members", "2", "--out", str(out)]
+    for better in (False, True):
+        found = {"network": 0.5 if better else 2.0, **{f"beta {number:g}": 1.0 for number in script.NUMBERS}}
+        monkeypatch.setattr(script, "compare", lambda *_, found=found, **__: found)
+        script.main(small)
+        assert out.exists() == better
+    printed = capsys.readouterr().out
+    assert "A number is as good: nothing was written." in printed
+    assert "by python scripts/pretrain.py --auto --steps 2" in printed
+    module, about = SummaryBeta.load(out, horizon=7)
+    assert module.horizon == 7
+    assert 0.5 < float(about["delta"]) < 1
