@@ -4,7 +4,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from torch_softucb.training import Dashboard, SoftUCBOffline, SoftUCBOnline
-from torch_softucb.training.tags import AUTO_TAGS, LAYOUT, ONLINE_TAGS, TAGS
+from torch_softucb.training.tags import AUTO_TAGS, LAYOUT, ONLINE_TAGS, SCALE_TAGS, TAGS
 
 NOT_TAGS = {
     "epoch",
@@ -36,6 +36,15 @@ def test_offline_run_writes_the_documented_tags(fit, tiny):
     assert events.Tags()["tensors"]  # the custom-scalars layout
 
 
+def test_a_run_that_estimates_its_scales_shows_them(fit, tiny):
+    model = SoftUCBOffline(dim=3, horizon=64, estimate_scales=True, estimator="trajectory", beta_init=2.0)
+    trainer = fit(model, tiny(), callbacks=[Dashboard(histogram_every=2)])
+    events = _events(trainer)
+    assert _tags(events) == set(TAGS) | set(SCALE_TAGS)
+    assert 0.3 < events.Scalars("scales/noise_std")[-1].value < 0.7  # 0.5 is true
+    assert model.policy.beta != 2.0
+
+
 @pytest.mark.parametrize("eta", [1.0, "auto"])
 def test_online_run_writes_the_documented_tags(eta, fit, tiny):
     model = SoftUCBOnline(num_trajectories=8, dim=3, horizon=24, rounds_per_step=4, eta=eta)
@@ -48,7 +57,7 @@ def test_online_run_writes_the_documented_tags(eta, fit, tiny):
 
 def test_the_readme_quotes_the_list():
     text = (Path(__file__).parents[2] / "README.md").read_text()
-    for tag, meaning in (TAGS | ONLINE_TAGS | AUTO_TAGS).items():
+    for tag, meaning in (TAGS | ONLINE_TAGS | AUTO_TAGS | SCALE_TAGS).items():
         assert f"| `{tag}` | {meaning} |" in text
 
 

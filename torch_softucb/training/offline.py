@@ -11,7 +11,7 @@ from torch_softucb.learning.dual import Dual
 from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.estimators import ESTIMATORS
 from torch_softucb.learning.optimisers import default_lr, default_optimizer, default_scheduler, uses_log_adam
-from torch_softucb.policies import SoftUCBPolicy
+from torch_softucb.policies import AutoSoftUCB, SoftUCBPolicy
 from torch_softucb.policies.beta import BetaModule
 from torch_softucb.simulation.trajectory import Trajectory
 from torch_softucb.training.data import planned_steps
@@ -20,6 +20,12 @@ from torch_softucb.training.module import RECORDED, SoftUCBModule
 
 def _mean_record(trajectory: Trajectory, name: str) -> Tensor:
     return trajectory.records[name].to(torch.get_default_dtype()).mean()
+
+
+def _found_scales(trajectory: Trajectory) -> dict[str, Tensor]:
+    if trajectory.scales is None:
+        return {}
+    return {f"scales/{name}": value.nanmean() for name, value in trajectory.scales._asdict().items()}
 
 
 class SoftUCBOffline(SoftUCBModule):
@@ -40,6 +46,8 @@ class SoftUCBOffline(SoftUCBModule):
         learn_delta: learn delta too (not with ``paper``, which holds gamma constant).
         ridge_alpha: ridge weight.
         coldness: ``current``, ``lagged`` or ``smooth``.
+        estimate_scales: train the policy of ``SoftUCBPolicy.auto``: offset, noise and prior scale are estimated from the
+            rewards, and beta is in units of the noise. ``ridge_alpha`` and ``coldness`` are then not used.
         estimator: how trajectories become a gradient: ``paper`` is Eq. 13; ``trajectory`` the score-function gradient of
             the whole trajectory's reward (use it with ``smooth``); ``common_random_numbers`` central differences.
         target_coverage: for ``eta="auto"``: the fraction of arms and rounds for which the constraint should hold.
@@ -64,6 +72,7 @@ class SoftUCBOffline(SoftUCBModule):
         learn_delta: bool = False,
         ridge_alpha: float = 1.0,
         coldness: str = "current",
+        estimate_scales: bool = False,
         estimator: str = "paper",
         target_coverage: float = 0.85,
         subgaussian_r: float = 0.5,
@@ -74,14 +83,11 @@ class SoftUCBOffline(SoftUCBModule):
     ) -> None:
         if isinstance(beta_init, BetaModule):
             beta_init = beta_init.for_horizon(horizon)
-        policy = SoftUCBPolicy(
-            dim,
-            beta_init=beta_init,
-            delta=delta,
-            learn_delta=learn_delta,
-            ridge_alpha=ridge_alpha,
-            coldness=coldness,
-        )
+        learned: dict[str, Any] = {"beta_init": beta_init, "delta": delta, "learn_delta": learn_delta}
+        if estimate_scales:
+            policy: SoftUCBPolicy = AutoSoftUCB(dim, **learned)
+        else:
+            policy = SoftUCBPolicy(dim, **learned, ridge_alpha=ridge_alpha, coldness=coldness)
         check_choice("SoftUCBOffline", "estimator", estimator, ESTIMATORS)
         if isinstance(eta, str):
             check_choice("SoftUCBOffline", "eta", eta, ("auto",))
@@ -146,6 +152,7 @@ class SoftUCBOffline(SoftUCBModule):
                 "grad/reward": signal.reward_gradient,
                 "grad/penalty": signal.penalty_gradient,
                 "loss/objective": -signal.loss.detach(),
+                **_found_scales(played),
             },
             batch_size=count,
         )

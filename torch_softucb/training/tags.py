@@ -39,6 +39,12 @@ AUTO_TAGS = {
     "policy/coverage_estimated": "online, eta: auto: policy/coverage as estimated from the rewards, mean over trajectories",
 }
 
+SCALE_TAGS = {
+    "scales/offset": "estimate_scales: offset of the rewards found by the end of the trajectories, mean over trajectories",
+    "scales/noise_std": "estimate_scales: standard deviation of the noise found, likewise",
+    "scales/prior_std": "estimate_scales: standard deviation of each component of theta found, likewise",
+}
+
 LAYOUT = {
     "SoftUCB": {
         "beta against its bound": ["Multiline", ["policy/beta$", "policy/beta_bound"]],
