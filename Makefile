@@ -46,8 +46,8 @@ reproduce: $(READY)  ## all tables and figures of the paper, and results/REPORT.
 worth: $(READY)  ## compare learned with tuned betas, results/WORTH.md (ARGS=--quick: small sizes)
 	$(BIN)/python scripts/worth.py all $(ARGS)
 
-exam: $(READY)  ## UCI tables as bandits, nothing tuned, results/EXAM.md (ARGS=--quick: small sizes)
-	$(BIN)/python scripts/exam.py $(ARGS)
+exam: $(READY) $(PEERS)/.ready  ## UCI tables as bandits, nothing tuned, results/EXAM.md (ARGS=--quick: small sizes)
+	$(BIN)/python scripts/exam.py all $(ARGS)
 
 trust: $(READY)  ## measure the reliability goals, results/TRUST.md (ARGS=--quick: small sizes)
 	$(BIN)/python scripts/trust.py $(ARGS)

@@ -30,6 +30,7 @@ SCHEMES = {
     "paper": SeedScheme((), (TRAIN, TUNE, TEST), {"problem": 1, "noise": 3, "action": 2}),
     "coverage": SeedScheme((), (TUNE, TEST), {"problem": 1, "noise": 3, "action": 2}),
     "worth": SeedScheme((17,), (TRAIN, TUNE, TEST), _PROBLEM_FIRST),
+    "exam": SeedScheme((29,), (TEST,), _PROBLEM_FIRST),
     "gradients": SeedScheme((23,), ("estimator", "differences"), _PROBLEM_FIRST),
 }
 

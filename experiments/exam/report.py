@@ -48,13 +48,50 @@ def _table(rows: Rows, rounds: int) -> str:
     return markdown_table(["policy", *sets, "geometric mean of ratios", "worst"], lines)
 
 
-def report(rows: Rows, in_units: Rows, *, command: str) -> str:
+def _vowpal(rows: Rows, vowpal: Rows, rounds: int) -> str:
+    here, theirs = having(rows, rounds=rounds, policy=AUTO), having(vowpal, rounds=rounds)
+    lines: list[list[Any]] = []
+    for name in dict.fromkeys(row["set"] for row in theirs):
+        options = {row["policy"]: having(theirs, set=name, policy=row["policy"]) for row in having(theirs, set=name)}
+        best = min(options, key=lambda option: _mean(options[option]))
+        own = having(here, set=name)
+        times = f"{own[0]['microseconds']:.0f}", f"{options[best][0]['microseconds']:.0f}"
+        lines.append([name, f"{_mean(own):.0f}", f"{_mean(options[best]):.0f}", best.split(", ", 1)[1], *times])
+    header = ["set", "auto", "Vowpal Wabbit, best option", "option", "auto, us per round", "Vowpal Wabbit, us per round"]
+    return markdown_table(header, lines)
+
+
+def _by(rows: Rows, row: str, column: str, value: str = "regret") -> str:
+    columns = list(dict.fromkeys(each[column] for each in rows))
+    lines = [
+        [name, *[f"{having(rows, **{row: name, column: each})[0][value]:.1f}" for each in columns]]
+        for name in dict.fromkeys(each[row] for each in rows)
+    ]
+    return markdown_table([row, *[str(each) for each in columns]], lines)
+
+
+def report(
+    rows: Rows,
+    in_units: Rows,
+    *,
+    command: str,
+    found: Rows | None = None,
+    vowpal: Rows | None = None,
+    panels: Rows | None = None,
+    tuned: Rows | None = None,
+    published: Rows | None = None,
+) -> str:
     """Return the report as Markdown.
 
     Args:
         rows: mistakes by set, rounds, policy and shuffle.
         in_units: mean mistakes by set, unit and policy.
         command: what was run.
+        found: what auto found on each set.
+        vowpal: rows of Vowpal Wabbit on the same shuffles, if it could be installed.
+        panels: regret by panel, unit and policy.
+        tuned: auto against tuned baselines.
+        published: regret by policy and dimension.
     """
     parts = [
         "# The exam without a number to choose",
@@ -66,6 +103,12 @@ def report(rows: Rows, in_units: Rows, *, command: str) -> str:
     ]
     for rounds in sorted({row["rounds"] for row in rows}):
         parts += ["", f"## {rounds:,} rounds", "", _table(rows, rounds)]
+    if found:
+        header = ["set", "classes", "features", "right", "offset", "noise std", "std of theta", "variance explained"]
+        lines = [
+            [row["set"], row["classes"], row["features"], *(float(row[name]) for name in list(row)[4:])] for row in found
+        ]
+        parts += ["", f"## What auto found after {found[0]['rounds']:,} rounds", "", markdown_table(header, lines)]
     if in_units:
         parts += ["", "## The same in other units of the reward", ""]
         units = list(dict.fromkeys(row["unit"] for row in in_units))
@@ -75,4 +118,39 @@ def report(rows: Rows, in_units: Rows, *, command: str) -> str:
             for policy in dict.fromkeys(row["policy"] for row in in_units)
         ]
         parts += [markdown_table(["set", "policy", *units], lines)]
+    for rounds in sorted({row["rounds"] for row in vowpal or []}):
+        parts += ["", f"## Against Vowpal Wabbit, {rounds:,} rounds", "", _vowpal(rows, vowpal or [], rounds)]
+    if panels:
+        parts += ["", "## The paper's panels: regret after 1,024 rounds, in the paper's unit", ""]
+        keyed = [{**row, "setting": f"{row['panel']} ({row['unit']})"} for row in panels]
+        parts += [_by(keyed, "policy", "setting")]
+    if tuned:
+        values = [row["ratio"] for row in tuned if row["unit"] == tuned[0]["unit"]]
+        lines = [
+            [
+                row["setting"],
+                row["unit"],
+                row["baseline"],
+                row["regret"],
+                f"{row['ratio']:.3f}",
+                f"{row['low']:.3f} to {row['high']:.3f}",
+            ]
+            for row in tuned
+        ]
+        parts += [
+            "",
+            "## Against tuned baselines, in the settings of WORTH.md",
+            "",
+            f"Ratio of regrets on the test problems; geometric mean {geometric_mean(values):.3f}, worst {max(values):.3f}. "
+            "Rewards that drift are scaled but not shifted.",
+            "",
+            markdown_table(["setting", "unit", "best tuned baseline", "auto", "ratio", "95%"], lines),
+        ]
+    if published:
+        parts += [
+            "",
+            "## Environments of a published comparison (Dann, Gentile, Pacchiano 2024): regret after 1,000 rounds",
+            "",
+            _by(published, "policy", "dim"),
+        ]
     return "\n".join(parts) + "\n"

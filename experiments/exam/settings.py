@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from torch_softucb import AutoSoftUCB, EpsilonGreedy, LinUCB, SoftUCBPolicy
+from torch_softucb import AutoSoftUCB, EpsilonGreedy, LinUCB, SoftElim, SoftUCBPolicy
 from torch_softucb.policies import BanditPolicy
 
 SETS = ("mushroom", "nursery", "optdigits", "pendigits", "letter", "waveform5000")
@@ -48,6 +48,7 @@ def policies() -> dict[str, Maker]:
         "auto without exploration (beta 0.01)": lambda dim, horizon: AutoSoftUCB(dim, beta_init=0.01, dtype=_DTYPE),
         "SoftUCB, default": lambda dim, horizon: SoftUCBPolicy(dim, dtype=_DTYPE),
         "pretrained": lambda dim, horizon: SoftUCBPolicy.pretrained(dim, horizon=horizon, dtype=_DTYPE),
+        "SoftElim, default": lambda dim, horizon: SoftElim(dim, dtype=_DTYPE),
         "epsilon-greedy, 0.05": lambda dim, horizon: EpsilonGreedy(dim, epsilon=0.05, dtype=_DTYPE),
     }
     for beta in GRID:
