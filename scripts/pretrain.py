@@ -31,9 +31,10 @@ from torch_softucb.training.trainer import quiet
 NUMBERS = (1.0, 1.4, 2.0, 2.8)  # betas in units of the noise that the network is compared with
 AUTO_FAMILY = Family(
     num_arms=(2, 200),
-    dim=(2, 40),
+    dim=(2, 64),
     horizon=(50, 5000),
     noise_std=(0.02, 5.0),
+    noise_band=1.5,
     drifting=0.15,
     features=("sphere", "sphere", "correlated", "one_hot"),
     misfit=(0.1, 2.0),
@@ -98,7 +99,7 @@ def main(argv: list[str] | None = None) -> SituationBeta | SummaryBeta:
     )
     beta: SituationBeta | SummaryBeta
     if args.auto:
-        beta = SummaryBeta(horizon=1024, init=2.0, hidden=8)
+        beta = SummaryBeta(horizon=1024, init=2.2)
         model = SoftUCBMeta(
             beta=beta,
             lr=args.lr,

@@ -64,6 +64,9 @@ def test_the_summary_is_that_of_the_ridge_matrix():
     torch.testing.assert_close(found.shrinkage, torch.linalg.inv(V / found.rho).trace() / 4)
     torch.testing.assert_close(found.explained, 1 - found.noise_std.square() * 29 / (30 * y.var(correction=0)))
     torch.testing.assert_close(found.log_rho, torch.log10(found.rho / (x.square().sum() / 30)))
+    joint = torch.cat((torch.ones(30, 1, dtype=D), x), dim=1)
+    precision = joint.T @ joint + torch.diag(torch.cat((torch.zeros(1, dtype=D), found.rho.expand(4))))
+    torch.testing.assert_close(found.offset_variance, torch.linalg.inv(precision)[0, 0])
 
 
 @given(

@@ -103,7 +103,7 @@ def test_the_scales_are_those_of_all_observations_at_the_last_due_time():
     for i in range(50):
         policy.update(x[i], y[i])
     n = int(policy.scales.summary[0])
-    assert 50 / 1.2 <= n <= 50
+    assert 50 / 1.3 <= n <= 50
     x, y = x[:n], y[:n]
     found = F.evidence_scales(
         RegressionSums(torch.tensor(float(n), dtype=D), x.sum(0), y.sum(), x.T @ x, x.T @ y, y.square().sum())
@@ -123,12 +123,33 @@ def test_the_decision_is_that_of_the_paper_with_these_scales():
     for row in range(BANDITS):
         moment = state.b[row] - scales.offset[row] * scales.sum_x[row]
         mu_hat = arms @ torch.linalg.solve(V[row], moment)
-        width = scales.noise_std[row] * (arms @ torch.linalg.inv(V[row]) * arms).sum(-1).sqrt()
+        slope = 1 - arms @ scales.offset_direction[row]  # of the mean with respect to the offset
+        square = (arms @ torch.linalg.inv(V[row]) * arms).sum(-1) + slope.square() * scales.offset_variance[row]
+        width = scales.noise_std[row] * square.sqrt()
         torch.testing.assert_close(decision.mu_hat[row], policy.offset[row] + mu_hat)
         torch.testing.assert_close(decision.width[row], width)
         index = F.soft_ucb_index(mu_hat, width, decision.beta)
         gamma = F.smooth_coldness(index, 0.999, smoothing=0.1)
         torch.testing.assert_close(decision.probs[row], torch.softmax(gamma * index, -1))
+
+
+def test_widths_are_those_of_a_constant_feature_that_is_not_shrunk():
+    """Where the scales have just been estimated: posterior deviation of c + x . theta with a flat prior on c."""
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(9, DIM, dtype=D, generator=g), 40 + 7 * torch.randn(9, dtype=D, generator=g)
+    policy = AutoSoftUCB(DIM, dtype=D)
+    for i in range(9):
+        policy.update(x[i], y[i])
+    assert policy.scales.summary[0] == 9
+    design = torch.cat((torch.ones(9, 1, dtype=D), x), dim=1)
+    ridge = torch.diag(torch.cat((torch.zeros(1, dtype=D), policy.scales.rho.expand(DIM))))
+    inverse = torch.linalg.inv(design.T @ design + ridge)
+    arms = torch.randn(ARMS, DIM, dtype=D, generator=g)
+    rows = torch.cat((torch.ones(ARMS, 1, dtype=D), arms), dim=1)
+    with torch.no_grad():
+        decision = policy(arms)
+    torch.testing.assert_close(decision.width, policy.noise_std * (rows @ inverse * rows).sum(-1).sqrt())
+    torch.testing.assert_close(decision.mu_hat, rows @ inverse @ design.T @ y)
 
 
 def test_the_ridge_is_rho_times_the_identity_and_the_root_belongs_to_it():

@@ -55,7 +55,7 @@ def test_for_horizon_shares_parameters():
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
 def test_a_network_in_units_of_the_noise_learns_with_and_without_the_horizon(tmp_path):
     torch.manual_seed(0)
-    module = SummaryBeta(horizon=30, init=20.0, hidden=2)
+    module = SummaryBeta(horizon=30, init=20.0)
     model = SoftUCBMeta(
         beta=module, lr=0.1, delta=0.999, estimate_scales=True, estimator="evolution", hide_horizon=0.5, compile="native"
     )

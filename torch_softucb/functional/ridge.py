@@ -118,11 +118,16 @@ def ridge_estimate(
     return _ridge_estimate(arms, root, b)
 
 
+def _ridge_solve(root: Tensor, b: Tensor) -> Tensor:  # (*B, d, d), (*B, d) -> (*B, d)
+    """Return V^-1 b."""
+    return (root @ (root.mT @ b.unsqueeze(-1))).squeeze(-1)
+
+
 def _ridge_estimate(arms: Tensor, root: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     if b.dim() == 1:
         mu_hat = arms @ torch.mv(root, torch.mv(root.mT, b))
     else:
-        mu_hat = (arms @ (root @ (root.mT @ b.unsqueeze(-1)))).squeeze(-1)
+        mu_hat = (arms @ _ridge_solve(root, b).unsqueeze(-1)).squeeze(-1)
     return mu_hat, torch.linalg.vector_norm(arms @ root, dim=-1)
 
 

@@ -13,6 +13,9 @@ The estimate is the posterior mean of log rho minus half a posterior deviation: 
 its maximum arbitrary, and a rho that is too large ends exploration too early.
 Bandits whose rewards have the same unit (users of one product, arms without features) can share the three numbers: their
 terms are summed.
+
+The offset is not known exactly: its variance is s^2 / a, and the mean c + x . theta of an arm moves by 1 - x . V^-1 sum_x
+with it. So the squared width of an arm, over s^2, is x . V^-1 x + (1 - x . V^-1 sum_x)^2 / a.
 """
 
 from typing import NamedTuple
@@ -63,6 +66,7 @@ class Scales(NamedTuple):
         log_rho: ``(*G,)`` log10 of rho over the mean squared length of the features.
         log_det: ``(*G,)`` log det(V / rho) / d, averaged over the bandits of a group: what has been learned about theta.
         shrinkage: ``(*G,)`` trace(rho V^-1) / d, averaged likewise: squared width over its value before any observation.
+        offset_variance: ``(*G,)`` 1 / a, the variance of the offset over that of the noise; 0 without observations.
     """
 
     offset: Tensor  # (*G,)
@@ -72,6 +76,7 @@ class Scales(NamedTuple):
     log_rho: Tensor  # (*G,)
     log_det: Tensor  # (*G,)
     shrinkage: Tensor  # (*G,)
+    offset_variance: Tensor  # (*G,)
 
     @property
     def prior_std(self) -> Tensor:  # (*G,)
@@ -124,7 +129,7 @@ def _evidence_scales(sums: RegressionSums, *, pooled: bool) -> Scales:
     mean = sum_y / once
     spread = energy - sum_y * mean
 
-    def fit(power: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (m, *G or 1...) -> evidence, E, c, rho: (m, *G)
+    def fit(power: Tensor) -> tuple[Tensor, ...]:  # (m, *G or 1...) -> evidence, E, c, rho, a: (m, *G)
         rho = unit * 10**power
         inner = rho.unsqueeze(-1)
         ratio = 1 / (e + inner)  # (m, *G, d)
@@ -134,7 +139,7 @@ def _evidence_scales(sums: RegressionSums, *, pooled: bool) -> Scales:
         error = torch.maximum(error, NOISE_FLOOR * spread).clamp(min=tiny)
         determinant = torch.log1p(e / inner).sum(-1)
         evidence = -0.5 * ((n - 1) * torch.log(error) + determinant + torch.log(a))
-        return evidence - 0.5 * (power / SPREAD).square(), error, c, rho
+        return evidence - 0.5 * (power / SPREAD).square(), error, c, rho, a
 
     def posterior(powers: Tensor) -> tuple[Tensor, Tensor]:  # (m, *G or 1...) -> mean and deviation of log10 rho: (*G,)
         weights = torch.softmax(fit(powers)[0], dim=0)
@@ -148,7 +153,7 @@ def _evidence_scales(sums: RegressionSums, *, pooled: bool) -> Scales:
     average, deviation = posterior(average + (1 + 2 * deviation) * fine)
     known = (n >= FEWEST) & (spread > ALL_EQUAL * energy)
     power = torch.where(known, average - CAUTION * deviation, torch.zeros_like(average))
-    _, error, c, rho = (value.squeeze(0) for value in fit(power.unsqueeze(0)))
+    _, error, c, rho, a = (value.squeeze(0) for value in fit(power.unsqueeze(0)))
     inner = rho.unsqueeze(-1)
     return Scales(
         offset=torch.where(known, c, mean),
@@ -158,4 +163,21 @@ def _evidence_scales(sums: RegressionSums, *, pooled: bool) -> Scales:
         log_rho=power,
         log_det=torch.log1p(e / inner).mean(-1),
         shrinkage=(inner / (e + inner)).mean(-1),
+        offset_variance=torch.where(n > 0, 1 / a, torch.zeros_like(a)),
     )
+
+
+def _offset_width(
+    arms: Tensor,  # (K, d) or (*B, K, d)
+    offset_direction: Tensor,  # (*B, d), V^-1 sum_x
+    offset_variance: Tensor,  # (*B,)
+) -> Tensor:  # (*B, K)
+    """Return the part of each width, over the noise, that comes from the offset; it may be negative."""
+    slope = 1 - (arms @ offset_direction.unsqueeze(-1)).squeeze(-1)  # of an arm's mean with respect to the offset
+    return slope * offset_variance.sqrt().unsqueeze(-1)
+
+
+def _joint_width(width: Tensor, offset_width: Tensor) -> Tensor:  # (*B, K), (*B, K) -> (*B, K)
+    """Return the width of c + x . theta, given that of x . theta; the gradient is 0 where both parts are 0."""
+    joint: Tensor = torch.linalg.vector_norm(torch.stack((width, offset_width)), dim=0)
+    return joint

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_finite, check_integer
+from torch_softucb.functional.scales import _joint_width, _offset_width
 from torch_softucb.policies import auto_fast_path, fast_path
 from torch_softucb.policies._checks import check_keywords, check_statistics
 from torch_softucb.policies.beta.base import BetaModule
@@ -48,8 +49,8 @@ class AutoSoftUCB(SoftUCBPolicy):
 
     Rewards are modelled as y = c + x . theta + noise. The offset c, the standard deviation of the noise and that of theta
     are estimated from the rewards (:func:`torch_softucb.functional.evidence_scales`), again whenever the number of
-    observations has grown by 30%. The width of a decision is in the unit of the rewards: noise times the norm of the
-    arm in V^-1, where V = rho I + sum x x^T and rho is the noise variance over the variance of theta. So beta is a number
+    observations has grown by 30%. The width of a decision is in the unit of the rewards: the posterior deviation of
+    c + x . theta, where V = rho I + sum x x^T and rho is the noise variance over the variance of theta. So beta is a number
     without a unit. Rewards a y + c and features s Q x, with a, s > 0 and a rotation Q, lead to the same decisions as y and
     x. While the noise is not known (fewer than three rewards, or all of them equal), arms are ranked by width alone.
 
@@ -167,7 +168,8 @@ class AutoSoftUCB(SoftUCBPolicy):
         memory = unpack_memory(state.memory)
         state = state._replace(b=state.b - memory.offset.unsqueeze(-1) * memory.sum_x)  # sum x (y - c)
         found = estimate_arms(where, state, arms, pending, convert_memory=False, sums=None)
-        return in_units(found, memory)
+        of_offset = _offset_width(arms, memory.offset_direction.to(arms.dtype), memory.offset_variance.to(arms.dtype))
+        return in_units(found._replace(width=_joint_width(found.width, of_offset)), memory)
 
     def _decide_one(self, where: str, row: Tensor, arms: Tensor, mask: Tensor | None) -> Decision | None:
         module = self.beta_module
@@ -183,7 +185,7 @@ class AutoSoftUCB(SoftUCBPolicy):
             return self._choose(where, arms, mask, found, self.raw_beta.item())
         num_arms = len(found.mu_hat) if mask is None else int(np.count_nonzero(mask.numpy()))
         summary = row[self.layout.memory].numpy()[SUMMARY_START:SUM_X]
-        situation = np.array([*summary, math.log(num_arms), math.log(self.dim)])
+        situation = np.array([*summary, math.log(num_arms), math.log(self.dim), row[self.layout.num_observations].item()])
         if self.dtype == torch.float32:  # as the module sees them
             situation = situation.astype(np.float32)
         beta = module.single(situation)

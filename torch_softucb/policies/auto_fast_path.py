@@ -13,7 +13,18 @@ from torch_softucb.functional.scales import ALL_EQUAL, CAUTION, FEWEST, FINE, HI
 from torch_softucb.policies import fast_path
 from torch_softucb.policies.fast_path import ArmEstimate, Array
 from torch_softucb.policies.rows import LONG_SQ, RowLayout
-from torch_softucb.policies.scales import DUE, GROWTH, NOISE_STD, OFFSET, RHO, SUM_X, SUMMARY_START, TOTAL, WEIGHT
+from torch_softucb.policies.scales import (
+    DUE,
+    GROWTH,
+    NOISE_STD,
+    OFFSET,
+    OFFSET_VARIANCE,
+    RHO,
+    SUM_X,
+    SUMMARY_START,
+    TOTAL,
+    WEIGHT,
+)
 
 _COARSE, _FINE = np.linspace(LOW, HIGH, HIGH - LOW + 1), np.linspace(-1, 1, FINE)
 _TINY = float(np.finfo(np.float64).tiny)
@@ -37,12 +48,14 @@ def estimate(row: Tensor, arms: Tensor, layout: RowLayout) -> ArmEstimate:  # (s
     numbers, dim = row.numpy(), layout.dim
     memory = numbers[layout.memory]
     root = numbers[layout.root].reshape(dim, dim)
-    w = arms.numpy().astype(np.float64) @ root
-    width = np.sqrt(np.vecdot(w, w))
+    x = arms.numpy().astype(np.float64)
+    w = x @ root
+    slope = 1 - x @ memory[SUM_X + dim :]  # of an arm's mean with respect to the offset
+    width = np.sqrt(np.vecdot(w, w) + memory[OFFSET_VARIANCE] * slope * slope)
     base, noise = float(memory[0] + memory[OFFSET]), float(memory[NOISE_STD])
     if noise == 0:
         return ArmEstimate(np.zeros(len(w)), width, base)
-    b = numbers[layout.b] - memory[OFFSET] * memory[SUM_X:]  # sum x (y - c)
+    b = numbers[layout.b] - memory[OFFSET] * memory[SUM_X : SUM_X + dim]  # sum x (y - c)
     return ArmEstimate(w @ (b @ root), width * noise, base)
 
 
@@ -73,7 +86,7 @@ def observed(
     memory[WEIGHT] += 1
     memory[WEIGHT + 1] += relative
     memory[WEIGHT + 2] += relative * relative
-    memory[SUM_X:] += wide
+    memory[SUM_X : SUM_X + layout.dim] += wide
     memory[TOTAL] = total
     if total >= memory[DUE]:
         _rescale(new, layout)
@@ -88,7 +101,8 @@ def _rescale(row: Array, layout: RowLayout) -> None:  # (size,), written in plac
     n, sum_y, energy = (float(value) for value in memory[WEIGHT : WEIGHT + 3])
     eigenvalues, vectors = np.linalg.eigh(V)
     e = np.maximum(eigenvalues, 0)
-    zx, zy = memory[SUM_X:] @ vectors, b @ vectors
+    sum_x = memory[SUM_X : SUM_X + dim]
+    zx, zy = sum_x @ vectors, b @ vectors
     mean, unit = sum_y / n, float(e.sum()) / n
     unit, spread = unit if unit > 0 else 1.0, energy - sum_y * mean
     known = n >= FEWEST and spread > ALL_EQUAL * energy
@@ -98,16 +112,20 @@ def _rescale(row: Array, layout: RowLayout) -> None:  # (size,), written in plac
         average, deviation = _posterior(_COARSE, sums)
         average, deviation = _posterior(average + (1 + 2 * deviation) * _FINE, sums)
         power = average - CAUTION * deviation
-    _, error, c = (float(value[0]) for value in _fit(np.array([power]), sums))
+    _, error, c, a = (float(value[0]) for value in _fit(np.array([power]), sums))
     rho = unit * 10**power
     memory[OFFSET] = c if known else mean
     memory[NOISE_STD] = math.sqrt(error / max(n - 1, 1)) if known else 0.0
     memory[RHO] = rho
     memory[DUE] = memory[TOTAL] + max(1, math.floor(GROWTH * n))
     explained = max(0.0, 1 - error / max(spread, _TINY)) if known else 0.0
-    memory[SUMMARY_START:SUM_X] = (n, 1.0, explained, power, np.log1p(e / rho).mean(), (rho / (e + rho)).mean())
+    memory[OFFSET_VARIANCE] = 1 / a
+    shape = explained, power, np.log1p(e / rho).mean(), (rho / (e + rho)).mean()
+    memory[SUMMARY_START:SUM_X] = (n, 1.0, *shape, n / memory[TOTAL])
     V[np.diag_indices(dim)] += rho
-    row[layout.root] = np.linalg.inv(np.linalg.cholesky(V)).T.reshape(-1)
+    root = np.linalg.inv(np.linalg.cholesky(V)).T
+    memory[SUM_X + dim :] = root @ (sum_x @ root)
+    row[layout.root] = root.reshape(-1)
 
 
 def _posterior(power: Array, sums: _Sums) -> tuple[float, float]:  # (m,)
@@ -119,8 +137,8 @@ def _posterior(power: Array, sums: _Sums) -> tuple[float, float]:  # (m,)
     return average, math.sqrt(float(weights @ (power - average) ** 2))
 
 
-def _fit(power: Array, sums: _Sums) -> tuple[Array, Array, Array]:  # (m,) -> (m,) each
-    """Return the evidence, E and c at powers of 10 of rho over the unit."""
+def _fit(power: Array, sums: _Sums) -> tuple[Array, Array, Array, Array]:  # (m,) -> (m,) each
+    """Return the evidence, E, c and a at powers of 10 of rho over the unit."""
     rho = sums.unit * 10 ** power[:, None]
     ratio = 1 / (sums.e + rho)  # (m, d)
     a = np.maximum(sums.n - ratio @ (sums.zx * sums.zx), _TINY)
@@ -128,4 +146,4 @@ def _fit(power: Array, sums: _Sums) -> tuple[Array, Array, Array]:  # (m,) -> (m
     left = sums.energy - ratio @ (sums.zy * sums.zy) - a * c * c
     error = np.maximum(left, max(NOISE_FLOOR * sums.spread, _TINY))
     determinant = np.log1p(sums.e / rho).sum(-1)
-    return -0.5 * ((sums.n - 1) * np.log(error) + determinant + np.log(a)), error, c
+    return -0.5 * ((sums.n - 1) * np.log(error) + determinant + np.log(a)), error, c, a

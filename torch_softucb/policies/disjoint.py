@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from torch_softucb.checks import check_arm_ids, check_float_tensor, check_integer, check_mask, check_shape
 from torch_softucb.functional.ridge import _ridge_estimate
+from torch_softucb.functional.scales import _joint_width, _offset_width
 from torch_softucb.policies._checks import check_bandit, check_batch_shape, check_policy
 from torch_softucb.policies.auto import AutoSoftUCB, in_units
 from torch_softucb.policies.base import BanditPolicy
@@ -112,10 +113,11 @@ class DisjointArms(nn.Module):
         scales = unpack_memory(state.memory) if isinstance(policy, AutoSoftUCB) else None
         b = state.b if scales is None else state.b - scales.offset.unsqueeze(-1) * scales.sum_x  # sum x (y - c)
         x = context.double().unsqueeze(-2).unsqueeze(-2)  # (*N, 1, 1, d): one "arm" per row of statistics
-        mu_hat, width = (
-            value.squeeze(-1)
-            for value in _ridge_estimate(x.expand(*context.shape[:-1], *b.shape[-2:-1], 1, -1), state.root, b)
-        )
+        x = x.expand(*context.shape[:-1], *b.shape[-2:-1], 1, -1)
+        mu_hat, width = (value.squeeze(-1) for value in _ridge_estimate(x, state.root, b))
+        if scales is not None:
+            of_offset = _offset_width(x, scales.offset_direction, scales.offset_variance).squeeze(-1)
+            width = _joint_width(width, of_offset)
         sums = None
         if policy.keeps_sums:  # number of observations, residuals and log det add up over the arms
             sums = running_sums(state, policy.ridge_alpha).sum(-2).to(context.dtype)

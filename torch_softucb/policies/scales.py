@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_softucb.functional.ridge import _ridge_root
+from torch_softucb.functional.ridge import _ridge_root, _ridge_solve
 from torch_softucb.functional.scales import RegressionSums, _evidence_scales
 from torch_softucb.policies.rows import RidgeState, RowLayout, pack
 from torch_softucb.policies.updates import MemorySums
@@ -19,10 +19,10 @@ from torch_softucb.policies.updates import MemorySums
 GROWTH = 0.3  # the scales are estimated again when a group has this share more observations
 _MOST_ROWS = 4096  # rows of a group from which the scales are estimated: those with the most observations
 
-SUMMARY = ("num_observations", "num_rows", "explained", "log_rho", "log_det", "shrinkage")
+SUMMARY = ("num_observations", "num_rows", "explained", "log_rho", "log_det", "shrinkage", "kept")
 """Numbers about the data of a group when its scales were estimated: observations (discounted); rows in the group; share of
 the variance of the rewards that the features explain; log10 of rho over the mean squared length of the features;
-log det(V / rho) / d; squared width over its first value."""
+log det(V / rho) / d; squared width over its first value; discounted observations over all observations."""
 
 
 class ScaleMemory(NamedTuple):
@@ -38,8 +38,10 @@ class ScaleMemory(NamedTuple):
         rho: ``(*B,)`` ridge weight, the noise variance over the prior variance of theta.
         total: ``(*B,)`` observations of the group, kept in its first row.
         due: ``(*B,)`` total at which the scales are estimated again, kept in the first row.
-        summary: ``(*B, 6)`` see :data:`SUMMARY`.
+        offset_variance: ``(*B,)`` variance of the offset over that of the noise.
+        summary: ``(*B, 7)`` see :data:`SUMMARY`.
         sum_x: ``(*B, d)`` sum of the features.
+        offset_direction: ``(*B, d)`` V^-1 sum_x when the scales were estimated.
     """
 
     anchor: Tensor  # (*B,)
@@ -51,8 +53,10 @@ class ScaleMemory(NamedTuple):
     rho: Tensor  # (*B,)
     total: Tensor  # (*B,)
     due: Tensor  # (*B,)
-    summary: Tensor  # (*B, 6)
+    offset_variance: Tensor  # (*B,)
+    summary: Tensor  # (*B, 7)
     sum_x: Tensor  # (*B, d)
+    offset_direction: Tensor  # (*B, d)
 
     @property
     def known(self) -> Tensor:  # (*B,) bool
@@ -61,52 +65,64 @@ class ScaleMemory(NamedTuple):
 
 
 SUMMARY_START = ScaleMemory._fields.index("summary")  # the memory starts with as many single numbers
-SUM_X = SUMMARY_START + len(SUMMARY)  # where the sum of the features starts
-WEIGHT, OFFSET, NOISE_STD, RHO, TOTAL, DUE = (
-    ScaleMemory._fields.index(name) for name in ("weight", "offset", "noise_std", "rho", "total", "due")
+SUM_X = SUMMARY_START + len(SUMMARY)  # where the sum of the features starts; the offset's direction follows
+WEIGHT, OFFSET, NOISE_STD, RHO, TOTAL, DUE, OFFSET_VARIANCE = (
+    ScaleMemory._fields.index(name) for name in ("weight", "offset", "noise_std", "rho", "total", "due", "offset_variance")
 )
 
 
 def fresh_memory(dim: int) -> Tensor:  # (M,)
     """Return the memory of a bandit without observations."""
-    memory = torch.zeros(SUM_X + dim, dtype=torch.float64)
+    memory = torch.zeros(SUM_X + 2 * dim, dtype=torch.float64)
     memory[RHO] = memory[DUE] = 1.0
-    memory[SUMMARY_START + SUMMARY.index("num_rows")] = memory[SUMMARY_START + SUMMARY.index("shrinkage")] = 1.0
+    for name in ("num_rows", "shrinkage", "kept"):
+        memory[SUMMARY_START + SUMMARY.index(name)] = 1.0
     return memory
+
+
+def _end_of_sum(memory: Tensor) -> int:  # (*B, M)
+    return (SUM_X + memory.shape[-1]) // 2
 
 
 def unpack_memory(memory: Tensor) -> ScaleMemory:  # (*B, M)
     """Return views of the parts of each memory."""
     return ScaleMemory._make(
-        (*memory[..., :SUMMARY_START].unbind(-1), memory[..., SUMMARY_START:SUM_X], memory[..., SUM_X:])
+        (
+            *memory[..., :SUMMARY_START].unbind(-1),
+            memory[..., SUMMARY_START:SUM_X],
+            memory[..., SUM_X : _end_of_sum(memory)],
+            memory[..., _end_of_sum(memory) :],
+        )
     )
 
 
 def pack_memory(parts: ScaleMemory) -> Tensor:  # (*B, M)
     """Return the memory that has these parts."""
-    return torch.cat((torch.stack(parts[:SUMMARY_START], dim=-1), parts.summary, parts.sum_x), dim=-1)
+    single = torch.stack(parts[:SUMMARY_START], dim=-1)
+    return torch.cat((single, parts.summary, parts.sum_x, parts.offset_direction), dim=-1)
 
 
 def impossible(memory: Tensor) -> Tensor:  # (n, M) -> (n,)
     """Return which memories no sequence of updates leads to."""
     m = unpack_memory(memory)
     negative = (m.weight < 0) | (m.energy < 0) | (m.noise_std < 0) | (m.total < 0) | (m.due < 0)
+    negative = negative | (m.offset_variance < 0)
     return negative | ~(m.rho > 0) | ~(m.summary[..., 1] >= 1)
 
 
 def _increments(x: Tensor, reward: Tensor) -> Tensor:  # (*B, n, d), (*B, n) -> (*B, M)
-    new = reward.new_zeros(*reward.shape[:-1], SUM_X + x.shape[-1])
+    new = reward.new_zeros(*reward.shape[:-1], SUM_X + 2 * x.shape[-1])
     new[..., WEIGHT] = reward.shape[-1]
     new[..., WEIGHT + 1] = reward.sum(-1)
     new[..., WEIGHT + 2] = reward.square().sum(-1)
-    new[..., SUM_X:] = x.sum(-2)
+    new[..., SUM_X : _end_of_sum(new)] = x.sum(-2)
     return new
 
 
 def _forget(memory: Tensor, discount: float) -> Tensor:  # (*B, M)
     new = memory.clone()
     new[..., WEIGHT : WEIGHT + 3] *= discount
-    new[..., SUM_X:] *= discount
+    new[..., SUM_X : _end_of_sum(new)] *= discount
     return new
 
 
@@ -134,21 +150,23 @@ def estimated(state: RidgeState, count: Tensor) -> RidgeState:  # (*G, S, ...), 
         sums = RegressionSums(*(_take(value, top) for value in sums))
     found = _evidence_scales(sums, pooled=True)
     weight = old.weight.sum(-1)
-    summary = torch.stack(
-        (weight, torch.full_like(weight, rows), found.explained, found.log_rho, found.log_det, found.shrinkage), dim=-1
-    )
+    shape = (found.explained, found.log_rho, found.log_det, found.shrinkage)
+    summary = torch.stack((weight, torch.full_like(weight, rows), *shape, weight / count), dim=-1)
     each = old.weight.shape
     rho = found.rho.unsqueeze(-1).expand(each)
+    V = gram + torch.diag_embed(rho.unsqueeze(-1).expand_as(state.b))
+    root = _ridge_root(V)
     memory = old._replace(
         offset=found.offset.unsqueeze(-1).expand(each),
         noise_std=found.noise_std.nan_to_num(nan=0.0).unsqueeze(-1).expand(each),
         rho=rho,
         total=_in_first_row(count, rows),
         due=_in_first_row(next_due(count, weight), rows),
+        offset_variance=found.offset_variance.unsqueeze(-1).expand(each),
         summary=summary.unsqueeze(-2).expand(*each, -1),
+        offset_direction=_ridge_solve(root, old.sum_x),
     )
-    V = gram + torch.diag_embed(rho.unsqueeze(-1).expand_as(state.b))
-    return state._replace(V=V, root=_ridge_root(V), memory=pack_memory(memory))
+    return state._replace(V=V, root=root, memory=pack_memory(memory))
 
 
 def _take(value: Tensor, rows: Tensor) -> Tensor:  # (*G, S, ...), (*G, n) -> (*G, n, ...)

@@ -214,8 +214,9 @@ def _beta_init(beta: object, tensors: Mapping[str, Tensor]) -> Tensor | BetaModu
         return SegmentBeta(segments)
     if name == "ScheduleBeta":
         return ScheduleBeta(settings["horizon"], init=torch.ones(len(_tensor(tensors, "beta_module.log_beta", 1))))
-    hidden = len(_tensor(tensors, "beta_module.hidden.weight", 2))
-    return SituationBeta(**settings, hidden=hidden) if name == "SituationBeta" else SummaryBeta(**settings, hidden=hidden)
+    if name == "SummaryBeta":
+        return SummaryBeta(**settings)
+    return SituationBeta(**settings, hidden=len(_tensor(tensors, "beta_module.hidden.weight", 2)))
 
 
 def _tensor(tensors: Mapping[str, Tensor], name: str, dims: int | None) -> Tensor:

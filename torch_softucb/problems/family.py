@@ -38,6 +38,8 @@ class Family:
         misfit: standard deviation of the part of the mean rewards that is not linear in the features, relative to that of
             the linear part: 0, or a range for half of the members.
         offset: standard deviation of a number that is added to all rewards of a problem.
+        noise_band: largest noise within a member over the smallest, so that no noisy problem dominates the mean regret of a
+            member; None lets every member span the whole range.
 
     Example:
         >>> member = Family(dim=(5, 30)).member(seed=0)
@@ -57,6 +59,7 @@ class Family:
     features: tuple[str, ...] = ("sphere",)
     misfit: Range | float = 0.0
     offset: float = 0.0
+    noise_band: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("num_arms", "dim", "horizon", "noise_std", "drift_rate"):
@@ -71,12 +74,21 @@ class Family:
         if self.misfit != 0:
             check_range("Family", "misfit", self.misfit, low=0.0)
         check_number("Family", "offset", self.offset, low=0.0)
+        if self.noise_band is not None:
+            check_number("Family", "noise_band", self.noise_band, low=1.0)
+
+    def _noise(self, u: float) -> Range:
+        low, high = self.noise_std
+        if self.noise_band is None or high <= self.noise_band * low:
+            return self.noise_std
+        start = _log_uniform((low, high / self.noise_band), u)
+        return start, self.noise_band * start
 
     def member(self, *, seed: int) -> "Member":
         """Draw a member. The same seed draws the same member."""
         generator = torch.Generator().manual_seed(seed)
         u = torch.rand(6, generator=generator, dtype=torch.float64).tolist()
-        of_features, of_misfit = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
+        of_features, of_misfit, of_noise = torch.rand(3, generator=generator, dtype=torch.float64).tolist()
         drifts = u[3] < self.drifting
         low, high = self.discount
         num_arms, dim = round(_log_uniform(self.num_arms, u[0])), round(_log_uniform(self.dim, u[1]))
@@ -88,7 +100,7 @@ class Family:
             num_arms=num_arms,
             dim=dim,
             horizon=round(_log_uniform(self.horizon, u[2])),
-            noise_std=self.noise_std,
+            noise_std=self._noise(of_noise),
             drift_rate=_log_uniform(self.drift_rate, u[4]) if drifts else 0.0,
             discount=1 - _log_uniform((1 - high, 1 - low), u[5]) if drifts else 1.0,
             features=features,

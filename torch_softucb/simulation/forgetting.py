@@ -49,6 +49,8 @@ class ForgettingArms(FixedArms):
         mu_hat, width = _ridge_estimate(self.features.given, root, b)
         state.mu_hat.copy_(mu_hat.movedim(-1, 0) if base is None else mu_hat.movedim(-1, 0) + base)
         state.width_sq.copy_(width.square().movedim(-1, 0))
+        if state.offset_width_sq is not None:
+            state.width_sq.add_(state.offset_width_sq)
         state.root.copy_(root.movedim((-2, -1), (0, 1)))
         if state.running_sums is not None:
             state.running_sums.copy_(self._sums(state.running_sums, root, b, reward))

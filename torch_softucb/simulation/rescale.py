@@ -5,12 +5,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_softucb.functional.ridge import _ridge_estimate, _ridge_root
-from torch_softucb.functional.scales import RegressionSums, _evidence_scales
+from torch_softucb.functional.ridge import _ridge_estimate, _ridge_root, _ridge_solve
+from torch_softucb.functional.scales import RegressionSums, _evidence_scales, _offset_width
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.simulation.arm_features import ArmFeatures
 from torch_softucb.simulation.refresh import Refresh
-from torch_softucb.simulation.scales import ANCHOR, Schedule, base_of, found_scales
+from torch_softucb.simulation.scales import ANCHOR, Schedule, base_of, found_scales, note_kept
 from torch_softucb.simulation.state import PlayState
 
 
@@ -77,7 +77,9 @@ class Rescale(Refresh):
                 state.root,
                 state.V,
                 state.b,
+                state.offset_width_sq,
             )
+            note_kept(state.scales, state.t)
             return
         arms = self.features.given.double()
         counts, sums, squares = state.arm_sums.unbind(-1)  # (*B, K)
@@ -85,18 +87,21 @@ class Rescale(Refresh):
         sum_x, moment = (_weighted(arms, value) for value in (counts, sums))
         weight = counts.sum(-1)
         found = _evidence_scales(RegressionSums(weight, sum_x, sums.sum(-1), gram, moment, squares.sum(-1)), pooled=False)
-        state.scales.copy_(found_scales(state.scales[ANCHOR], weight, found))
+        state.scales.copy_(found_scales(state.scales[ANCHOR], weight, state.t, found))
         V = gram + torch.diag_embed(found.rho.unsqueeze(-1).expand_as(moment))
         root, b = _ridge_root(V), moment - found.offset.unsqueeze(-1) * sum_x
         mu_hat, width = _ridge_estimate(arms, root, b)
         known = found.noise_std.isfinite().unsqueeze(-1)
         base = base_of(state.scales).unsqueeze(-1)
         state.mu_hat.copy_((base + torch.where(known, mu_hat, torch.zeros_like(mu_hat))).movedim(-1, 0))
-        state.width_sq.copy_(width.square().movedim(-1, 0))
+        of_offset = _offset_width(arms, _ridge_solve(root, sum_x), found.offset_variance).square()
+        state.width_sq.copy_((width.square() + of_offset).movedim(-1, 0))
         state.root.copy_(root.movedim((-2, -1), (0, 1)))
         if state.V is not None and state.b is not None:
             state.V.copy_(V.movedim((-2, -1), (0, 1)))
             state.b.copy_(b.movedim(-1, 0))
+        if state.offset_width_sq is not None:
+            state.offset_width_sq.copy_(of_offset.movedim(-1, 0))
 
 
 def _weighted(arms: Tensor, weights: Tensor) -> Tensor:  # (K, d) or (*B, K, d), (*B, K) -> (*B, d)

@@ -44,7 +44,7 @@ def check_saved_state(where: str, saved: Mapping[str, Any], own: Mapping[str, An
     for name, value in own.items():
         if isinstance(value, Tensor):
             _check_tensor(where, name, saved[name], value)
-    for name in ("width_sq", "gamma", "arm_sums"):
+    for name in ("width_sq", "offset_width_sq", "gamma", "arm_sums"):
         if name in saved and bool(((saved[name][..., 0] if name == "arm_sums" else saved[name]) < 0).any()):
             raise ValueError(f"{where}: {name} must not be negative, got {float(saved[name].min())}; the file is damaged")
     if "arm_sums" in saved and bool((saved["arm_sums"][..., 0].sum(-1) != t).any()):

@@ -10,35 +10,41 @@ from torch_softucb.simulation.trajectory import FoundScales
 
 ANCHOR, OFFSET, NOISE_STD, RHO, FIRST_SUMMARY = range(5)  # the rows of PlayState.scales; the summary takes all others
 NUM_SCALES = FIRST_SUMMARY + len(SUMMARY)
+_KEPT, _WEIGHT = (FIRST_SUMMARY + SUMMARY.index(name) for name in ("kept", "num_observations"))
 
 
-def fresh_scales(batch: tuple[int, ...], device: torch.device) -> Tensor:  # (10, *batch)
+def fresh_scales(batch: tuple[int, ...], device: torch.device) -> Tensor:  # (11, *batch)
     """Return the scales before the first reward."""
     scales = torch.zeros(NUM_SCALES, *batch, dtype=torch.float64, device=device)
-    for row in (RHO, FIRST_SUMMARY + SUMMARY.index("num_rows"), FIRST_SUMMARY + SUMMARY.index("shrinkage")):
+    for row in (RHO, *(FIRST_SUMMARY + SUMMARY.index(name) for name in ("num_rows", "shrinkage", "kept"))):
         scales[row] = 1.0
     return scales
 
 
-def found_scales(anchor: Tensor, weight: Tensor, found: Scales) -> Tensor:  # (*B,), (*B,) -> (10, *B)
+def found_scales(anchor: Tensor, weight: Tensor, t: int, found: Scales) -> Tensor:  # (*B,), (*B,) -> (11, *B)
     """Return the rows for scales that were estimated from rewards relative to an anchor."""
     noise = found.noise_std.nan_to_num(nan=0.0)
     one = torch.ones_like(weight)
-    summary = (weight, one, found.explained, found.log_rho, found.log_det, found.shrinkage)
+    summary = (weight, one, found.explained, found.log_rho, found.log_det, found.shrinkage, weight / t)
     return torch.stack((anchor, found.offset, noise, found.rho, *summary))
 
 
-def noise_unit(scales: Tensor) -> Tensor:  # (10, *B) -> (*B,)
+def note_kept(scales: Tensor, t: int) -> None:  # (11, *B)
+    """Write the share of the ``t`` observations that is left, for a kernel that does not know t."""
+    scales[_KEPT] = scales[_WEIGHT] / t
+
+
+def noise_unit(scales: Tensor) -> Tensor:  # (11, *B) -> (*B,)
     """Return the noise, the unit of widths; 1 while it is not known."""
     return torch.where(scales[NOISE_STD] > 0, scales[NOISE_STD], torch.ones_like(scales[NOISE_STD]))
 
 
-def base_of(scales: Tensor) -> Tensor:  # (10, *B) -> (*B,)
+def base_of(scales: Tensor) -> Tensor:  # (11, *B) -> (*B,)
     """Return the offset of the model, in absolute terms."""
     return scales[ANCHOR] + scales[OFFSET]
 
 
-def scaled_estimate(estimate: Estimate, scales: Tensor) -> Estimate:  # (10, *B)
+def scaled_estimate(estimate: Estimate, scales: Tensor) -> Estimate:  # (11, *B)
     """Return an estimate of absolute means and plain widths in the units of the policy, as its ``forward`` has it."""
     like = estimate.mu_hat
     base, unit, known = (value.unsqueeze(-1) for value in (base_of(scales), noise_unit(scales), scales[NOISE_STD] > 0))
@@ -50,7 +56,7 @@ def scaled_estimate(estimate: Estimate, scales: Tensor) -> Estimate:  # (10, *B)
     )
 
 
-def final_scales(scales: Tensor) -> FoundScales:  # (10, *B)
+def final_scales(scales: Tensor) -> FoundScales:  # (11, *B)
     """Return the scales in the units of rewards and theta; NaN where the noise is not known."""
     noise, rho = scales[NOISE_STD], scales[RHO]
     unknown = torch.full_like(noise, torch.nan)

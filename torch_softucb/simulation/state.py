@@ -35,8 +35,10 @@ class PlayState:
         b: sum of features times reward, ``(d, *B)``; None without forgetting.
         arm_sums: how often each arm was played, the sum of its rewards and the sum of their squares, ``(*B, K, 3)``
             float64; None where :class:`~torch_softucb.simulation.refresh.Refresh` does not need them.
-        scales: anchor, offset, noise, rho and summary of :mod:`torch_softucb.policies.scales`, ``(10, *B)`` float64; None
+        scales: anchor, offset, noise, rho and summary of :mod:`torch_softucb.policies.scales`, ``(11, *B)`` float64; None
             unless the policy estimates its scales. ``arm_sums`` are then relative to the anchor.
+        offset_width_sq: part of ``width_sq`` that comes from the offset of the scales, ``(K, *B)``; None unless ``scales``
+            and ``V`` are kept, because without forgetting no round recomputes ``width_sq``.
         memory: what the policy keeps besides its ridge statistics, ``(*B, M)``.
         noise_key: key of the reward noise, ``()`` int64.
         action_key: key of the action draws, ``()`` int64.
@@ -51,7 +53,8 @@ class PlayState:
     V: Tensor | None  # (d, d, *B)
     b: Tensor | None  # (d, *B)
     arm_sums: Tensor | None  # (*B, K, 3) float64
-    scales: Tensor | None  # (10, *B) float64
+    scales: Tensor | None  # (11, *B) float64
+    offset_width_sq: Tensor | None  # (K, *B)
     memory: Tensor  # (*B, M)
     noise_key: Tensor  # () int64
     action_key: Tensor  # () int64
@@ -94,6 +97,7 @@ class PlayState:
             b=like.new_zeros(d, *batch) if forgets else None,
             arm_sums=like.new_zeros(*batch, len(width_sq), 3, dtype=torch.float64) if counts_arms else None,
             scales=fresh_scales(tuple(batch), like.device) if isinstance(policy, AutoSoftUCB) else None,
+            offset_width_sq=torch.zeros_like(width_sq) if forgets and isinstance(policy, AutoSoftUCB) else None,
             memory=policy.fresh_memory(tuple(batch)).to(like) if policy.remembers else like.new_empty(*batch, 0),
             noise_key=noise_key,
             action_key=action_key,

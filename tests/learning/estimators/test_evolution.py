@@ -15,7 +15,7 @@ D = torch.double
 
 def _policy():
     torch.manual_seed(0)
-    return AutoSoftUCB(3, beta_init=SummaryBeta(horizon=30, init=1.0, hidden=2), dtype=D)
+    return AutoSoftUCB(3, beta_init=SummaryBeta(horizon=30, init=1.0), dtype=D)
 
 
 def _episode(count=6):
@@ -62,7 +62,7 @@ def test_each_trajectory_has_the_beta_of_its_own_parameters():
 
 def test_far_too_much_exploration_is_reduced():
     """Beta 30 sigma on easy problems: every bias below is better, and one step goes there."""
-    policy = AutoSoftUCB(3, beta_init=SummaryBeta(horizon=60, init=30.0, hidden=2))
+    policy = AutoSoftUCB(3, beta_init=SummaryBeta(horizon=60, init=30.0))
     problem = synthetic_problem(
         num_problems=256, num_arms=5, dim=3, noise_std=0.3, generator=torch.Generator().manual_seed(1)
     )

@@ -21,7 +21,7 @@ def test_a_network_of_another_class_is_refused(tmp_path):
 def test_wrong_contents_are_named(wrong, tmp_path):
     tensors, settings = dict(SummaryBeta().state_dict()), {"init": 1.0}
     if wrong == "missing":
-        del tensors["hidden.weight"]
+        del tensors["linear.bias"]
     elif wrong == "shape":
         tensors["linear.weight"] = torch.zeros(1, 3)
     else:
@@ -29,6 +29,15 @@ def test_wrong_contents_are_named(wrong, tmp_path):
     save_tensors(tmp_path / "network", tensors, {"module": json.dumps(settings)})
     with pytest.raises(ValueError, match=f"network file {tmp_path / 'network'}: "):
         SummaryBeta.load(tmp_path / "network")
+
+
+def test_a_network_without_its_hidden_layer_is_refused(tmp_path):
+    module = SituationBeta(horizon=10)
+    tensors = {name: value for name, value in module.state_dict().items() if not name.startswith("hidden")}
+    settings = {"init": module.init, "inputs": list(module.inputs)}
+    save_tensors(tmp_path / "network", tensors, {"module": json.dumps(settings)})
+    with pytest.raises(ValueError, match=r"tensor hidden\.weight is missing or has the wrong shape"):
+        SituationBeta.load(tmp_path / "network", horizon=10)
 
 
 def test_loading_draws_no_random_numbers_of_the_caller(tmp_path):

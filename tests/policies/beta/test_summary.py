@@ -8,8 +8,8 @@ from torch_softucb import AutoSoftUCB, SoftUCBPolicy, SummaryBeta
 
 def _situation(*batch):
     g = torch.Generator().manual_seed(0)
-    values = torch.rand(*batch, 8, generator=g)
-    return values * torch.tensor([100.0, 1, 1, 2, 3, 1, 4, 3]) + torch.tensor([0.0, 1, 0, -1, 0, 0, 0, 0])
+    values = torch.rand(*batch, 10, generator=g)
+    return values * torch.tensor([100.0, 1, 1, 2, 3, 1, 1, 4, 3, 99]) + torch.tensor([0.0, 1, 0, -1, 0, 0, 0, 0, 0, 0])
 
 
 def test_before_training_it_is_constant():
@@ -21,13 +21,24 @@ def test_horizons_share_parameters():
     other = module.for_horizon(None)
     assert other.horizon is None
     assert other.linear.weight is module.linear.weight
-    with torch.no_grad():
-        module.linear.weight[0, 9] = 1.0  # progress
-    assert bool((module(_situation(5)) != other(_situation(5))).any())
+    assert bool((module(_situation(5)) < other(_situation(5))).all())
+
+
+def test_beta_falls_with_the_rounds_that_are_left():
+    module, situation = SummaryBeta(horizon=100, init=2.0, decay=0.5), _situation(5)
+    for t, share in ((0, 1.0), (75, 0.25), (100, 1 / 101), (1000, 1 / 101)):
+        situation[:, -1] = t
+        torch.testing.assert_close(module(situation), torch.full((5,), 2.0 * share**0.5))
+        assert module.single(situation[0].numpy()) == pytest.approx(2.0 * share**0.5)
+    situation[:, -1] = 30
+    rounds = torch.tensor([30.0, 31.0, 40.0])
+    along = module.over_rounds(module(situation), rounds)
+    torch.testing.assert_close(along, (2.0 * (1 - rounds / 100).sqrt()).unsqueeze(-1).expand(3, 5))
+    assert module.for_horizon(None).over_rounds(torch.ones(5), rounds).shape == (1, 5)
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path):
-    module = SummaryBeta(horizon=100, init=1.3, hidden=5)
+    module = SummaryBeta(horizon=100, init=1.3)
     with torch.no_grad():
         module.linear.weight.normal_()
     module.save(tmp_path / "network", delta="0.9")

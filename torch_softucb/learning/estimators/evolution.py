@@ -16,6 +16,7 @@ from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.estimators.base import Estimator, Played, Slopes
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.policies.beta.base import BetaModule
+from torch_softucb.policies.beta.summary import SummaryBeta
 from torch_softucb.rng import mixed_seed
 
 STEP = 0.15  # standard deviation of the moves
@@ -38,6 +39,13 @@ class MovedBeta(BetaModule):
     def typical(self) -> float:
         """Beta of the module before training."""
         return self._module[0].typical
+
+    def over_rounds(self, beta: Tensor, num_observations: Tensor) -> Tensor:  # (B,), (n,) -> (n or 1, B)
+        """Return the beta of each trajectory in several rounds."""
+        module = self._module[0]
+        if not isinstance(module, SummaryBeta):
+            return module.over_rounds(beta, num_observations)
+        return module.over_rounds(beta, num_observations, log_decay=self._values["log_decay"])
 
     def forward(self, situation: Tensor, bandit: Tensor | None = None) -> Tensor:  # (B, F) -> (B,)
         """Return the beta of each trajectory by its own parameters."""

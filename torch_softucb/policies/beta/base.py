@@ -85,8 +85,17 @@ class BetaModule(nn.Module, ABC):
 
     @property
     def is_steady(self) -> bool:
-        """Whether beta changes only when the policy estimates its scales."""
+        """Whether :meth:`over_rounds` returns beta until the policy estimates its scales again."""
         return bool(self.inputs) and all(name in SUMMARY_INPUTS for name in self.inputs)
+
+    def over_rounds(self, beta: Tensor, num_observations: Tensor) -> Tensor:  # (B,), (n,) -> (n or 1, B)
+        """Return beta in each of several rounds between which only the number of observations changes.
+
+        Args:
+            beta: beta in the first of them.
+            num_observations: number of observations before each round.
+        """
+        return beta.reshape(1, -1)
 
     def situation(self, estimate: Estimate, mask: Tensor | None) -> Tensor:  # (*B, F); (F,) for functions of time alone
         """Return the values of ``inputs`` for one decision.

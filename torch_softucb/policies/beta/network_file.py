@@ -1,4 +1,4 @@
-"""Read and write networks with one hidden layer as safetensors with a checksum."""
+"""Read and write small networks as safetensors with a checksum."""
 
 import json
 import os
@@ -15,15 +15,21 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 def load_network(
-    path: str | os.PathLike[str], build: Callable[..., Network], *, name: str, settings: tuple[str, ...]
+    path: str | os.PathLike[str],
+    build: Callable[..., Network],
+    *,
+    name: str,
+    settings: tuple[str, ...],
+    has_hidden: bool = True,
 ) -> tuple[Network, dict[str, str]]:
     """Load a network that :func:`save_network` wrote.
 
     Args:
         path: file to read.
-        build: builds the network from ``hidden``, the number of its hidden units, and the settings in the file.
+        build: builds the network from the settings in the file and, if there is a hidden layer, ``hidden``, its size.
         name: class of the network, for error messages.
         settings: names of the settings.
+        has_hidden: whether the network has a hidden layer.
 
     Returns:
         The network, and the notes that were saved with it.
@@ -37,10 +43,12 @@ def load_network(
         if not isinstance(found, dict) or set(found) != set(settings):
             raise ValueError(f"is not a file of {name}.save: its metadata must have the settings {', '.join(settings)}")
         weight = tensors.get("hidden.weight")
-        if weight is None or weight.dim() != 2 or not len(weight):
-            raise ValueError("tensor hidden.weight is missing or has the wrong shape")
+        if has_hidden:
+            if weight is None or weight.dim() != 2 or not len(weight):
+                raise ValueError("tensor hidden.weight is missing or has the wrong shape")
+            found["hidden"] = len(weight)
         with torch.random.fork_rng(devices=[]):  # the weights are drawn at random before they are loaded
-            module = build(hidden=len(weight), **found)
+            module = build(**found)
         check_names(name, module, tensors)
         check_parameters(name, module, tensors)
     except (TypeError, ValueError, RecursionError) as error:

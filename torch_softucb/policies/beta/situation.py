@@ -71,6 +71,6 @@ def _summary(name: str) -> _Input:
 
 _INPUTS |= {f"summary_{name}": _summary(name) for name in SUMMARY}
 
-SUMMARY_INPUTS = (*(f"summary_{name}" for name in SUMMARY), "log_arms", "log_dim")
-"""Names of the inputs that change only when a policy estimates its scales; see
+SUMMARY_INPUTS = (*(f"summary_{name}" for name in SUMMARY), "log_arms", "log_dim", "num_observations")
+"""Names of the inputs that, except for the last, change only when a policy estimates its scales; see
 :data:`~torch_softucb.policies.scales.SUMMARY`."""

@@ -1,4 +1,4 @@
-"""Beta as a small network over a summary of the data, in units of the noise."""
+"""Beta as a learned function of a summary of the data, in units of the noise."""
 
 import copy
 import math
@@ -19,22 +19,23 @@ from torch_softucb.policies.beta.network_file import load_network, save_network
 from torch_softucb.policies.beta.situation import SUMMARY_INPUTS
 
 PRETRAINED_AUTO = Path(__file__).with_name("pretrained") / "auto.safetensors"
-_MAX_LOG_RATIO = 3.0  # largest |log(beta / init)|
-_UNITS = 11  # inputs of the first layer
+_MAX_LOG_RATIO = 3.0  # largest |log(beta / init)| that the inputs can lead to
+_UNITS = 12  # inputs, scaled
 
 
 class SummaryBeta(BetaModule):
-    """Beta in units of the noise, as a small network over dimensionless numbers; initially the constant ``init``.
+    """Beta in units of the noise, log-linear in dimensionless numbers about the data; initially the constant ``init``.
 
-    The inputs change only when the policy estimates its scales (when the number of observations has grown by 30%), so
-    beta is constant in between: number of observations, in all and per parameter; number of arms and of features; share of
-    the variance that the features explain; noise against effect; what has been learned about theta; and the progress t / T,
-    if the horizon is known.
+    The inputs change only when the policy estimates its scales (when the number of observations has grown by 30%): number
+    of observations, in all and per parameter; number of arms, of features and of rows that share the scales; share of the
+    variance that the features explain; noise against effect; what has been learned about theta; share of the observations
+    that is not forgotten. If the horizon T is known, beta also falls with the rounds that are left, as (1 - t / T)^decay:
+    what is learned late is used less often.
 
     Args:
         horizon: number of rounds T; None if it is not known.
-        init: beta before training.
-        hidden: number of units in the hidden layer.
+        init: beta before training, at t = 0.
+        decay: initial exponent of the share of rounds that are left.
 
     Example:
         >>> from torch_softucb import SoftUCBPolicy
@@ -45,15 +46,14 @@ class SummaryBeta(BetaModule):
 
     inputs = SUMMARY_INPUTS
 
-    def __init__(self, *, horizon: int | None = None, init: float = 2.0, hidden: int = 16) -> None:
+    def __init__(self, *, horizon: int | None = None, init: float = 2.0, decay: float = 0.25) -> None:
         super().__init__()
         self.horizon = None if horizon is None else check_integer("SummaryBeta", "horizon", horizon, low=1)
         self.init = check_number("SummaryBeta", "init", init, low=0.0, open_low=True)
-        self.hidden = nn.Linear(_UNITS, check_integer("SummaryBeta", "hidden", hidden, low=1))
+        decay = check_number("SummaryBeta", "decay", decay, low=0.0, open_low=True)
+        self.log_decay = nn.Parameter(torch.tensor(math.log(decay)))
         self.linear = nn.Linear(_UNITS, 1)
-        self.correction = nn.Linear(hidden, 1, bias=False)
-        for layer in (self.linear, self.correction):
-            nn.init.zeros_(layer.weight)
+        nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
 
     def for_horizon(self, horizon: int | None) -> Self:
@@ -64,22 +64,22 @@ class SummaryBeta(BetaModule):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, horizon: int | None = None) -> tuple[Self, dict[str, str]]:
-        """Load a network that :meth:`save` wrote.
+        """Load a module that :meth:`save` wrote.
 
         Args:
             path: file of :meth:`save`.
             horizon: number of rounds T; None if it is not known.
 
         Returns:
-            The network, and the notes that were saved with it.
+            The module, and the notes that were saved with it.
 
         Raises:
             ValueError: if the file cannot be read, is damaged, or is not what :meth:`save` writes.
         """
-        return load_network(path, partial(cls, horizon=horizon), name="SummaryBeta", settings=("init",))
+        return load_network(path, partial(cls, horizon=horizon), name="SummaryBeta", settings=("init",), has_hidden=False)
 
     def save(self, path: str | os.PathLike[str], **about: str) -> None:
-        """Write the network as safetensors with a checksum.
+        """Write the module as safetensors with a checksum.
 
         Args:
             path: file to write.
@@ -92,43 +92,63 @@ class SummaryBeta(BetaModule):
         """Beta before training."""
         return self.init
 
-    def scaled(self, situation: Tensor) -> Tensor:  # (*B, F) -> (*B, 11)
+    def scaled(self, situation: Tensor) -> Tensor:  # (*B, F) -> (*B, 12)
         """Scale the inputs to about [-1, 1]."""
-        n, rows, explained, log_rho, log_det, shrinkage, log_arms, log_dim = situation.unbind(-1)
+        n, rows, explained, log_rho, log_det, shrinkage, kept, log_arms, log_dim, _ = situation.unbind(-1)
         zero = torch.zeros_like(n)
-        progress, left = zero, zero
-        if self.horizon is not None:
-            progress = (n / self.horizon).clamp(max=1)
-            left = 1 - progress
-        per_parameter = torch.log1p(n / rows) - log_dim
         return torch.stack(
             (
                 torch.log1p(n) / 3 - 1,
-                per_parameter / 3,
+                (torch.log1p(n / rows) - log_dim) / 3,
                 2 * explained - 1,
                 log_rho,
                 log_det / 2 - 1,
                 shrinkage.clamp(min=1e-6).log() / 3 + 1,
+                1 - kept,
+                rows.log() / 2,
                 log_arms - 3,
                 log_dim - 2,
                 zero + (0.0 if self.horizon is None else math.log(self.horizon) / 2 - 3),
-                progress,
-                left.square(),
+                zero + (0.0 if self.horizon is None else 1.0),
             ),
             dim=-1,
         )
 
+    def _left(self, num_observations: Tensor) -> Tensor:  # any shape
+        """Return the share of rounds that are left; never 0, so that a policy still decides after the horizon."""
+        assert self.horizon is not None
+        return (1 - num_observations / self.horizon).clamp(min=1 / (self.horizon + 1))
+
     def forward(self, situation: Tensor, bandit: Tensor | None = None) -> Tensor:  # (*B, F) -> (*B,)
-        """Return init times the exponential of the network's output."""
-        scaled = self.scaled(situation)
-        log_ratio = self.linear(scaled) + self.correction(torch.tanh(self.hidden(scaled)))
+        """Return init times the exponential of the linear function, times the factor for the rounds that are left."""
+        log_ratio = self.linear(self.scaled(situation))
         beta: Tensor = self.init * F.bounded(log_ratio.squeeze(-1), -_MAX_LOG_RATIO, _MAX_LOG_RATIO).exp()
-        return beta
+        return beta if self.horizon is None else beta * self._left(situation[..., -1]) ** self.log_decay.exp()
+
+    def over_rounds(
+        self,
+        beta: Tensor,  # (B,)
+        num_observations: Tensor,  # (n,)
+        *,
+        log_decay: Tensor | None = None,  # (B,)
+    ) -> Tensor:  # (n or 1, B)
+        """Return beta in each of several rounds between two estimates of the scales.
+
+        Args:
+            beta: beta in the first of them.
+            num_observations: number of observations before each round.
+            log_decay: separate parameters of the trajectories; by default that of the module.
+        """
+        if self.horizon is None:
+            return beta.reshape(1, -1)
+        left = self._left(num_observations)
+        decay = (self.log_decay if log_decay is None else log_decay).exp().reshape(1, -1)
+        return beta.reshape(1, -1) * (left / left[0]).unsqueeze(-1) ** decay
 
     def single(self, situation: NDArray[np.floating[Any]]) -> float:  # (F,)
         """Return beta for one situation, in numpy: torch's dispatch would cost more than the arithmetic."""
-        n, rows, explained, log_rho, log_det, shrinkage, log_arms, log_dim = situation.astype(np.float64).tolist()
-        progress = 0.0 if self.horizon is None else min(n / self.horizon, 1.0)
+        numbers = situation.astype(np.float64).tolist()
+        n, rows, explained, log_rho, log_det, shrinkage, kept, log_arms, log_dim, t = numbers
         scaled = np.array(
             (
                 math.log1p(n) / 3 - 1,
@@ -137,14 +157,17 @@ class SummaryBeta(BetaModule):
                 log_rho,
                 log_det / 2 - 1,
                 math.log(max(shrinkage, 1e-6)) / 3 + 1,
+                1 - kept,
+                math.log(rows) / 2,
                 log_arms - 3,
                 log_dim - 2,
                 0.0 if self.horizon is None else math.log(self.horizon) / 2 - 3,
-                progress,
-                0.0 if self.horizon is None else (1 - progress) ** 2,
+                0.0 if self.horizon is None else 1.0,
             )
         )
-        hidden = np.tanh(self.hidden.weight.detach().numpy() @ scaled + self.hidden.bias.detach().numpy())
-        log_ratio = self.linear.weight.detach().numpy() @ scaled + self.linear.bias.detach().numpy()
-        log_ratio = float((log_ratio + self.correction.weight.detach().numpy() @ hidden)[0])
-        return self.init * math.exp(min(max(log_ratio, -_MAX_LOG_RATIO), _MAX_LOG_RATIO))
+        log_ratio = float((self.linear.weight.detach().numpy() @ scaled)[0]) + self.linear.bias.item()
+        beta = self.init * math.exp(min(max(log_ratio, -_MAX_LOG_RATIO), _MAX_LOG_RATIO))
+        if self.horizon is None:
+            return beta
+        left: float = max(1 - t / self.horizon, 1 / (self.horizon + 1))
+        return float(beta * left ** math.exp(self.log_decay.item()))

@@ -168,12 +168,18 @@ class Native(Backend):
             assert isinstance(policy, SoftUCBPolicy)
             estimate = self.setup.arms.estimate(state, state.num_observations)
             scale, situation = policy.situated_beta(estimate, mask=self.setup.problem.mask)
-            situation = None if situation is None else situation.expand(len(num_observations), *situation.shape)
+            if situation is not None:
+                situation = situation.repeat(len(num_observations), *[1] * situation.dim())
+                if is_steady(policy):
+                    situation[..., -1] = num_observations.view(-1, *[1] * len(batch))
         elif isinstance(policy, SoftUCBPolicy) and policy.beta_module is not None:
             situation = num_observations.unsqueeze(-1)[:, : len(policy.beta_module.inputs)]  # (n, F)
         if not rule.by_round:
             check_beta_fits(type(policy).__name__, scale.shape, batch)
-            scale = scale.reshape(1, -1)
+            if isinstance(policy, SoftUCBPolicy) and is_steady(policy) and policy.beta_module is not None:
+                scale = policy.beta_module.over_rounds(scale, num_observations).detach()
+            else:
+                scale = scale.reshape(1, -1)
         if state.scales is not None:  # the kernel's widths are plain norms
             scale = scale * noise_unit(state.scales).to(scale.dtype).reshape(1, -1)
         return scale, situation

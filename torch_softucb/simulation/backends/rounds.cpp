@@ -23,15 +23,15 @@ constexpr float SMALLEST = 1e-35f;  // functional.softmax.SMALLEST
 enum Rule : int64_t { SOFT_CURRENT, SOFT_LAGGED, SOFT_SMOOTH, GREEDY, THOMPSON, RULES };
 const char *const RULE_NAMES[RULES] = {"soft_current", "soft_lagged", "soft_smooth", "greedy", "thompson"};
 enum StateField : size_t {  // PlayState; the kernel does not use the last three
-  MU_HAT, WIDTH_SQ, ROOT, GAMMA, RUNNING_SUMS, V_MATRIX, B_VECTOR, ARM_SUMS, SCALES, MEMORY, NOISE_KEY, ACTION_KEY,
-  STATE_FIELDS
+  MU_HAT, WIDTH_SQ, ROOT, GAMMA, RUNNING_SUMS, V_MATRIX, B_VECTOR, ARM_SUMS, SCALES, OFFSET_WIDTH_SQ, MEMORY,
+  NOISE_KEY, ACTION_KEY, STATE_FIELDS
 };
 enum ProblemField : size_t { ARMS, MEANS, BEST, MASK, ROTATED_MEANS, DRIFT_RATE, PROBLEM_FIELDS };  // KernelProblem
 enum Setting : size_t { ODDS, SMOOTHING, EPSILON, DISCOUNT, RIDGE_ALPHA, SETTINGS };  // KernelSettings
 enum OutputField : size_t { REGRET, TERMS, SCORES, OUTPUT_FIELDS };  // KernelOutputs
 enum Term : int64_t { TERM_REWARD, TERM_PENALTY, TERM_VALUE, TERM_COUNT };  // GradientTerms
 enum Sum : int64_t { SUM_NUM_OBSERVATIONS, SUM_RESIDUAL_SUM, SUM_LOG_DET, SUM_SUM_OF_SQUARES, SUM_COUNT };  // RUNNING_SUMS
-enum Scale : int64_t { SCALE_ANCHOR, SCALE_OFFSET, SCALE_NOISE_STD, SCALE_RHO, SCALE_COUNT = 10 };  // simulation.scales
+enum Scale : int64_t { SCALE_ANCHOR, SCALE_OFFSET, SCALE_NOISE_STD, SCALE_RHO, SCALE_COUNT = 11 };  // simulation.scales
 enum Score : int64_t {  // trajectory.SCORES
   SCORE_PRESENT, SCORE_SCORE, SCORE_BEST_PROB, SCORE_BEST_INDEX, SCORE_BEST_WIDTH, SCORE_MEAN_WIDTH, SCORE_COVERAGE,
   SCORE_DELTA_PRESENT, SCORE_DELTA_SCORE, SCORE_REWARD_SLOPE, SCORE_SUM_WIDTH, SCORE_COUNT
@@ -60,6 +60,7 @@ struct Block {  // the arguments of a call; every tensor contiguous, trajectorie
   F *running_sums;     // (SUM_COUNT, B) or null: updated in place
   double *arm_sums;    // (B, K, 3) plays, sum of rewards and of their squares per arm, or null: updated in place
   const double *scales;  // (SCALE_COUNT, B), or null: the policy's ridge is ridge_alpha and its offset 0
+  const F *offset_width_sq;  // (K, B), or null: what the uncertainty of the offset adds to width_sq, with forgetting
   F *regret;           // (rounds, B)
   F *terms;            // (TERM_COUNT, B) or null if they are not requested: added to
   F *scores;           // (SCORE_COUNT, rounds, B) or null if they are not requested
@@ -72,7 +73,7 @@ struct Tile {
   const int64_t K, d;
   std::vector<F> memory;
   F *X, *means, *allowed, *mu, *w2, *root, *width, *S, *p, *z, *x, *w, *u;  // mu = mu_hat, w2 = width_sq
-  F *origin, *rotated, *V, *b, *L;  // for drifting means (the first two) and for forgetting
+  F *origin, *rotated, *V, *b, *L, *of_offset;  // for drifting means (the first two) and for forgetting
   // fresh: gamma of the next round (lagged); low, top: largest lower bound and largest index; aux: a count of arms
   F gamma[LANES], fresh[LANES], best[LANES], beta[LANES], low[LANES], top[LANES], total[LANES], aux[LANES];
   // reward holds the round's regret until it is written out; r_mu: reward minus mu_hat
@@ -86,7 +87,8 @@ struct Tile {
 
   explicit Tile(const Block<F> &block) : s(block), K(block.K), d(block.d) {
     const int64_t drift = s.rotated_means != nullptr ? K : 0, forget = s.V != nullptr ? d : 0;
-    memory.resize(((SHARED ? 0 : d * K) + 8 * K + d * d + 3 * d + 2 * drift + 2 * forget * d + forget) * LANES + LANES);
+    const int64_t kept = s.V != nullptr ? K : 0;
+    memory.resize(((SHARED ? 0 : d * K) + 8 * K + d * d + 3 * d + 2 * drift + 2 * forget * d + forget + kept) * LANES + LANES);
     auto address = reinterpret_cast<uintptr_t>(memory.data());
     F *next = reinterpret_cast<F *>((address + 63) / 64 * 64);
     auto take = [&](int64_t rows) { F *here = next; next += rows * LANES; return here; };
@@ -94,6 +96,7 @@ struct Tile {
     means = take(K); allowed = take(K); mu = take(K); w2 = take(K); width = take(K); S = take(K); p = take(K); z = take(K);
     root = take(d * d); x = take(d); w = take(d); u = take(d);
     origin = take(drift); rotated = take(drift); V = take(forget * d); L = take(forget * d); b = take(forget);
+    of_offset = take(kept);
   }
 
   void fetch(F *to, const F *from, int64_t rows) const {
@@ -395,7 +398,7 @@ struct Tile {
     }
     times_root(w, u);
     project(u, mu);
-    for (int64_t k = 0; k < K; ++k) EACH_LANE { mu[k * LANES + l] += base[l]; w2[k * LANES + l] = 0; }
+    for (int64_t k = 0; k < K; ++k) EACH_LANE { mu[k * LANES + l] += base[l]; w2[k * LANES + l] = of_offset[k * LANES + l]; }
     for (int64_t i = 0; i < d; ++i) {  // width^2 = |root^T x_k|^2, one column of root at a time
       for (int64_t j = 0; j < d; ++j) EACH_LANE u[j * LANES + l] = root[(j * d + i) * LANES + l];
       project(u, z);
@@ -473,7 +476,11 @@ struct Tile {
     if (s.rotated_means != nullptr) {
       fetch(origin, s.means, K); fetch(rotated, s.rotated_means, K); fetch(drift_rate, s.drift_rate, 1);
     }
-    if (s.V != nullptr) { fetch(V, s.V, d * d); fetch(b, s.b, d); }
+    if (s.V != nullptr) {
+      fetch(V, s.V, d * d); fetch(b, s.b, d);
+      if (s.offset_width_sq != nullptr) fetch(of_offset, s.offset_width_sq, K);
+      else std::fill(of_offset, of_offset + K * LANES, F(0));
+    }
     if (s.running_sums != nullptr) for (int64_t i = 0; i < SUM_COUNT; ++i) fetch(sums[i], s.running_sums + i * s.B, 1);
     find_best();
     fetch_scales();
@@ -558,6 +565,7 @@ void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, con
   const auto mask = given(problem, MASK), rotated_means = given(problem, ROTATED_MEANS), drift_rate = given(problem, DRIFT_RATE);
   const auto V = given(state, V_MATRIX), b = given(state, B_VECTOR), running_sums = given(state, RUNNING_SUMS);
   const auto arm_sums = given(state, ARM_SUMS), scales = given(state, SCALES);
+  const auto offset_width_sq = given(state, OFFSET_WIDTH_SQ);
   const auto terms = given(outputs, TERMS), scores = given(outputs, SCORES);
   TORCH_CHECK(rotated_means.has_value() == drift_rate.has_value(), "rounds: rotated_means and drift_rate must be given together");
   TORCH_CHECK(V.has_value() == b.has_value(), "rounds: V and b must be given together");
@@ -592,6 +600,7 @@ void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, con
   by_lane.insert(by_lane.end(), {K, 3});
   if (arm_sums) check("arm_sums", *arm_sums, by_lane, at::kDouble);
   if (scales) check("scales", *scales, shape({SCALE_COUNT}), at::kDouble);
+  if (offset_width_sq) check("offset_width_sq", *offset_width_sq, shape({K}));
   check("noise", noise, shape({n}));
   if (rule == THOMPSON) check("draws", draws, shape({n, d}));
   else check("draws", draws, shape({n}), at::kDouble);
@@ -632,6 +641,7 @@ void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, con
     s.b = write(b);
     s.arm_sums = arm_sums ? arm_sums->mutable_data_ptr<double>() : nullptr;
     s.scales = scales ? scales->const_data_ptr<double>() : nullptr;
+    s.offset_width_sq = read(offset_width_sq);
     s.regret = regret.mutable_data_ptr<scalar_t>();
     s.terms = write(terms);
     s.scores = write(scores);
@@ -645,7 +655,7 @@ void rounds(c10::string_view rule_name, int64_t start, const Tensors &state, con
 // Estimates the scales of all trajectories, see scales.h.
 void rescale(const at::Tensor &arms, const at::Tensor &arm_sums, const at::Tensor &scales, const at::Tensor &mu_hat,
              const at::Tensor &width_sq, const at::Tensor &root, const std::optional<at::Tensor> &V,
-             const std::optional<at::Tensor> &b) {
+             const std::optional<at::Tensor> &b, const std::optional<at::Tensor> &offset_width_sq) {
   TORCH_CHECK(mu_hat.dim() >= 1 && arms.dim() >= 2 && mu_hat.numel() > 0 && arms.numel() > 0,
               "rescale: mu_hat must be (K, *B), arms (K, d) or (d, K, *B), none of them empty");
   TORCH_CHECK(V.has_value() == b.has_value(), "rescale: V and b must be given together");
@@ -668,6 +678,7 @@ void rescale(const at::Tensor &arms, const at::Tensor &arm_sums, const at::Tenso
   check("arm_sums", arm_sums, by_lane, at::kDouble);
   if (V) check("V", *V, shape({d, d}));
   if (b) check("b", *b, shape({d}));
+  if (offset_width_sq) check("offset_width_sq", *offset_width_sq, shape({K}));
   AT_DISPATCH_FLOATING_TYPES(mu_hat.scalar_type(), "rescale", [&] {
     ScaleBlock<scalar_t> s{};
     s.K = K; s.d = d; s.B = B; s.shared = shared;
@@ -679,6 +690,7 @@ void rescale(const at::Tensor &arms, const at::Tensor &arm_sums, const at::Tenso
     s.root = root.mutable_data_ptr<scalar_t>();
     s.V = V ? V->mutable_data_ptr<scalar_t>() : nullptr;
     s.b = b ? b->mutable_data_ptr<scalar_t>() : nullptr;
+    s.offset_width_sq = offset_width_sq ? offset_width_sq->mutable_data_ptr<scalar_t>() : nullptr;
     const int64_t tiles = (B + SCALE_LANES - 1) / SCALE_LANES;
     at::parallel_for(0, tiles, 1, [&](int64_t begin, int64_t end) {
       ScaleTile<scalar_t> tile(s);
@@ -691,7 +703,7 @@ void rescale(const at::Tensor &arms, const at::Tensor &arm_sums, const at::Tenso
 
 TORCH_LIBRARY(torch_softucb, m) {
   m.def("rescale(Tensor arms, Tensor arm_sums, Tensor(a!) scales, Tensor(b!) mu_hat, Tensor(c!) width_sq, Tensor(d!) root,"
-        " Tensor(e!)? V, Tensor(f!)? b) -> ()");
+        " Tensor(e!)? V, Tensor(f!)? b, Tensor(g!)? offset_width_sq) -> ()");
   m.def("rounds(str rule, int start, Tensor(a!)?[] state, Tensor?[] problem, Tensor noise, Tensor draws, Tensor scale,"
         " float[] settings, Tensor(b!)?[] outputs) -> ()");
 }

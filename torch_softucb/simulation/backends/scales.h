@@ -36,6 +36,7 @@ struct ScaleBlock {
   double *scales;    // (SCALE_COUNT, B)
   F *mu_hat, *width_sq, *root;  // (K, B), (K, B), (d, d, B)
   F *V, *b;          // (d, d, B), (d, B), or null
+  F *offset_width_sq;  // (K, B), or null
 };
 
 template <typename F>
@@ -47,14 +48,14 @@ struct ScaleTile {
   std::vector<F> features;  // (K, d, N): arms of the tile, gathered once
   std::vector<const F *> rows;  // features of the arms that were played
   std::vector<double> counts, sums, weighted;  // (K, N) each: plays, rewards, plays times a feature
-  double *gram, *A, *diagonal, *off, *zx, *zy, *sum_x, *moment, *v, *p, *pivot, *L, *root;
+  double *gram, *A, *diagonal, *off, *zx, *zy, *sum_x, *moment, *v, *p, *pivot, *L, *root, *direction;
   double n[N], sum_y[N], energy[N], unit[N], mean[N], spread[N], power[N], rho[N], noise[N], offset[N], base[N];
-  double error[N], c[N], evidence[N], log_det[N];
+  double error[N], c[N], a[N], evidence[N], log_det[N];
   bool known[N], gathered = false;
   int64_t lane_of[N];
 
   explicit ScaleTile(const ScaleBlock<F> &block) : s(block), K(block.K), d(block.d) {
-    memory.resize((5 * d * d + 9 * d) * N + 8);
+    memory.resize((4 * d * d + 10 * d) * N + 8);
     features.resize(K * d * N);
     rows.resize(K);
     for (auto *each : {&counts, &sums, &weighted}) each->resize(K * N);
@@ -63,7 +64,7 @@ struct ScaleTile {
     auto take = [&](int64_t rows) { double *here = next; next += rows * N; return here; };
     gram = take(d * d); A = take(d * d); L = take(d * d); root = take(d * d);
     diagonal = take(d); off = take(d); zx = take(d); zy = take(d); sum_x = take(d); moment = take(d); v = take(d); p = take(d);
-    pivot = take(d);
+    pivot = take(d); direction = take(d);
   }
 
   void gather(int64_t lanes) {
@@ -205,13 +206,13 @@ struct ScaleTile {
       if (i % 8 == 7 || i == d - 1) EACH_SCALE_LANE { log_det[l] += std::log(product[l]); product[l] = 1; }
     }
     EACH_SCALE_LANE {
-      const double a = n[l] - xx[l] > SMALL ? n[l] - xx[l] : SMALL;
-      c[l] = (sum_y[l] - xy[l]) / a;
-      const double left = energy[l] - yy[l] - a * c[l] * c[l], floor = NOISE_FLOOR * spread[l];
+      a[l] = n[l] - xx[l] > SMALL ? n[l] - xx[l] : SMALL;
+      c[l] = (sum_y[l] - xy[l]) / a[l];
+      const double left = energy[l] - yy[l] - a[l] * c[l] * c[l], floor = NOISE_FLOOR * spread[l];
       error[l] = left > floor ? left : floor;
       error[l] = error[l] > SMALL ? error[l] : SMALL;
       const double decades = log_rho[l] / GRID_SPREAD;
-      evidence[l] = -0.5 * ((n[l] - 1) * std::log(error[l]) + log_det[l] + std::log(a) + decades * decades);
+      evidence[l] = -0.5 * ((n[l] - 1) * std::log(error[l]) + log_det[l] + std::log(a[l]) + decades * decades);
     }
   }
 
@@ -272,9 +273,9 @@ struct ScaleTile {
 
   template <int64_t ARMS>
   void estimate_arms(int64_t k, int64_t lanes) {
-    double mu[ARMS][N], wide[ARMS][N];
+    double mu[ARMS][N], wide[ARMS][N], slope[ARMS][N];  // slope: of the mean with respect to the offset
     for (int64_t first = 0; first < N; first += HALF) {
-      Lanes mean[ARMS] = {}, square[ARMS] = {};
+      Lanes mean[ARMS] = {}, square[ARMS] = {}, moves[ARMS] = {};
       const F *x = features.data() + k * d * N + first;
       for (int64_t i = 0; i < d; ++i) {
         Lanes w[ARMS] = {};
@@ -282,19 +283,23 @@ struct ScaleTile {
           const Lanes r = lanes_at(root + (j * d + i) * N + first);
           for (int64_t m = 0; m < ARMS; ++m) w[m] += r * lanes_at(x + (m * d + j) * N);
         }
-        const Lanes of = lanes_at(p + i * N + first);
-        for (int64_t m = 0; m < ARMS; ++m) { mean[m] += w[m] * of; square[m] += w[m] * w[m]; }
+        const Lanes of = lanes_at(p + i * N + first), by = lanes_at(direction + i * N + first);
+        for (int64_t m = 0; m < ARMS; ++m) { mean[m] += w[m] * of; square[m] += w[m] * w[m]; moves[m] += w[m] * by; }
       }
       for (int64_t m = 0; m < ARMS; ++m) {
         __builtin_memcpy(mu[m] + first, &mean[m], sizeof mean[m]);
         __builtin_memcpy(wide[m] + first, &square[m], sizeof square[m]);
+        const Lanes left = 1.0 - moves[m];
+        __builtin_memcpy(slope[m] + first, &left, sizeof left);
       }
     }
     for (int64_t m = 0; m < ARMS; ++m) {
       F *means = s.mu_hat + (k + m) * s.B + lane_of[0], *widths = s.width_sq + (k + m) * s.B + lane_of[0];
       for (int64_t l = 0; l < lanes; ++l) {
+        const double of_offset = slope[m][l] * slope[m][l] / a[l];
         means[l] = F(base[l] + (known[l] ? mu[m][l] : 0.0));
-        widths[l] = F(wide[m][l]);
+        widths[l] = F(wide[m][l] + of_offset);
+        if (s.offset_width_sq != nullptr) s.offset_width_sq[(k + m) * s.B + lane_of[l]] = F(of_offset);
       }
     }
   }
@@ -319,10 +324,13 @@ struct ScaleTile {
       for (int64_t k = j; k < i; ++k) EACH_SCALE_LANE sum[l] -= L[(i * d + k) * N + l] * root[(j * d + k) * N + l];
       EACH_SCALE_LANE root[(j * d + i) * N + l] = sum[l] / L[(i * d + i) * N + l];
     }
-    for (int64_t i = 0; i < d; ++i) {  // p = root^T b
-      EACH_SCALE_LANE p[i * N + l] = 0;
-      for (int64_t j = 0; j <= i; ++j)
-        EACH_SCALE_LANE p[i * N + l] += root[(j * d + i) * N + l] * (moment[j * N + l] - offset[l] * sum_x[j * N + l]);
+    for (int64_t i = 0; i < d; ++i) {  // p = root^T b, direction = root^T sum_x
+      EACH_SCALE_LANE p[i * N + l] = direction[i * N + l] = 0;
+      for (int64_t j = 0; j <= i; ++j) EACH_SCALE_LANE {
+        const double r = root[(j * d + i) * N + l], x = sum_x[j * N + l];
+        p[i * N + l] += r * (moment[j * N + l] - offset[l] * x);
+        direction[i * N + l] += r * x;
+      }
     }
     for (int64_t l = 0; l < N; ++l) base[l] = s.scales[lane_of[l]] + offset[l];
     int64_t k = 0;
