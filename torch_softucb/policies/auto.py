@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_finite, check_integer
+from torch_softucb.checks import check_integer
 from torch_softucb.functional.scales import _joint_width, _offset_width
 from torch_softucb.policies import auto_fast_path, fast_path
-from torch_softucb.policies._checks import check_keywords, check_statistics
+from torch_softucb.policies._checks import check_keywords
 from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.beta.summary import PRETRAINED_AUTO, SummaryBeta
 from torch_softucb.policies.decision import Decision, Estimate
@@ -29,7 +29,7 @@ from torch_softucb.policies.scales import (
     settled,
     unpack_memory,
 )
-from torch_softucb.policies.soft_ucb import SoftUCBPolicy
+from torch_softucb.policies.soft_ucb import SoftUCBPolicy, _check_found
 from torch_softucb.policies.updates import Change, MemorySums, UpdateRule, updated_rows
 
 
@@ -171,25 +171,42 @@ class AutoSoftUCB(SoftUCBPolicy):
         of_offset = _offset_width(arms, memory.offset_direction.to(arms.dtype), memory.offset_variance.to(arms.dtype))
         return in_units(found._replace(width=_joint_width(found.width, of_offset)), memory)
 
-    def _decide_one(self, where: str, row: Tensor, arms: Tensor, mask: Tensor | None) -> Decision | None:
+    @property
+    def has_single_beta(self) -> bool:
+        """Whether :meth:`choose_one` can compute beta: one number for all bandits, or a :class:`SummaryBeta`."""
         module = self.beta_module
-        if self.raw_delta is not None or (module is None and self.raw_beta.dim()):
+        if self.raw_delta is not None:
+            return False
+        return not self.raw_beta.dim() if module is None else isinstance(module, SummaryBeta)
+
+    def _decide_one(self, where: str, row: Tensor, arms: Tensor, mask: Tensor | None) -> Decision | None:
+        if not self.has_single_beta:
             return None
-        if module is not None and not isinstance(module, SummaryBeta):
-            return None
-        found = auto_fast_path.estimate(row, arms, self.layout)
-        if not math.isfinite(np.add.reduce(found.mu_hat) + np.add.reduce(found.width)):
-            check_finite(where, "arms", arms)
-            check_statistics(where, torch.from_numpy(found.mu_hat))
+        found, numbers = auto_fast_path.estimate(row, arms, self.layout), row.numpy()
+        count = float(numbers[self.layout.num_observations])
+        return self.choose_one(where, arms, mask, found, numbers[self.layout.memory], count)
+
+    def choose_one(
+        self,
+        where: str,
+        features: Tensor,  # (K, d) or (d,)
+        mask: Tensor | None,  # (K,)
+        found: fast_path.ArmEstimate,
+        memory: fast_path.Array,  # (M,)
+        num_observations: float,
+    ) -> Decision:
+        """Decide on estimates in numpy; see :meth:`SoftUCBPolicy.choose_one`."""
+        module = self.beta_module
         if module is None:
-            return self._choose(where, arms, mask, found, self.raw_beta.item())
+            return super().choose_one(where, features, mask, found, memory, num_observations)
+        assert isinstance(module, SummaryBeta)
+        _check_found(where, features, found)
         num_arms = len(found.mu_hat) if mask is None else int(np.count_nonzero(mask.numpy()))
-        summary = row[self.layout.memory].numpy()[SUMMARY_START:SUM_X]
-        situation = np.array([*summary, math.log(num_arms), math.log(self.dim), row[self.layout.num_observations].item()])
+        situation = np.array([*memory[SUMMARY_START:SUM_X], math.log(num_arms), math.log(self.dim), num_observations])
         if self.dtype == torch.float32:  # as the module sees them
             situation = situation.astype(np.float32)
         beta = module.single(situation)
-        return self._choose(where, arms, mask, found, beta, situation=torch.from_numpy(situation))
+        return self._choose(where, features, mask, found, beta, situation=torch.from_numpy(situation))
 
     def _observe_one(self, row: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> fast_path.Array | None:
         return auto_fast_path.observed(row, x, reward, self.refresh_every, self.layout)

@@ -72,24 +72,38 @@ def observed(
         None for the first observation, which sets the anchor, if the reward needs a gradient, if a number is not finite or
         huge, or if a refresh is due.
     """
+    total = float(statistics[layout.memory][TOTAL]) + 1
+    if total == 1:
+        return None
+    new = added(statistics, x, reward, refresh_every, layout)
+    if new is None:
+        return None
+    memory = new[layout.memory]
+    memory[TOTAL] = total
+    if total >= memory[DUE]:
+        _rescale(new, layout)
+    return new if math.isfinite(np.add.reduce(new)) else None
+
+
+def added(statistics: Tensor, x: Tensor, reward: Tensor, refresh_every: int, layout: RowLayout) -> Array | None:
+    """Return the statistics of one row, ``(size,)``, with one more observation in its sums; the scales stay as they are.
+
+    Returns:
+        None if the reward needs a gradient, if a number is not finite or huge, or if a refresh is due.
+    """
     if reward.requires_grad:
         return None
     row, wide, number = statistics.numpy(), x.numpy().astype(np.float64), reward.item()
-    memory = row[layout.memory]
-    total = memory[TOTAL] + 1
     refresh = (row[layout.num_observations] + 1) % refresh_every == 0
-    if refresh or total == 1 or not math.isfinite(number) or not wide @ wide <= LONG_SQ:
+    if refresh or not math.isfinite(number) or not wide @ wide <= LONG_SQ:
         return None
-    relative = number - memory[0]
+    relative = number - float(row[layout.memory][0])
     new = fast_path.observe(row, wide, relative, row[layout.gamma], layout)
     memory = new[layout.memory]
     memory[WEIGHT] += 1
     memory[WEIGHT + 1] += relative
     memory[WEIGHT + 2] += relative * relative
     memory[SUM_X : SUM_X + layout.dim] += wide
-    memory[TOTAL] = total
-    if total >= memory[DUE]:
-        _rescale(new, layout)
     return new if math.isfinite(np.add.reduce(new)) else None
 
 

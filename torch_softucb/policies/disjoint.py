@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch_softucb.checks import check_arm_ids, check_float_tensor, check_integer, check_mask, check_shape
 from torch_softucb.functional.ridge import _ridge_estimate
 from torch_softucb.functional.scales import _joint_width, _offset_width
+from torch_softucb.policies import disjoint_fast_path
 from torch_softucb.policies._checks import check_bandit, check_batch_shape, check_policy
 from torch_softucb.policies.auto import AutoSoftUCB, in_units
 from torch_softucb.policies.base import BanditPolicy
@@ -84,7 +85,11 @@ class DisjointArms(nn.Module):
         requests = self._check_context(where, context, bandit)
         if mask is not None:
             check_mask(where, mask, (*requests, self.num_arms), device=policy.device)
-        decision = policy.decide(self._estimate(context, bandit), mask=mask)
+        decision = None
+        if bandit is None and not self.batch_shape:
+            decision = disjoint_fast_path.decide(where, policy, context, mask)
+        if decision is None:
+            decision = policy.decide(self._estimate(context, bandit), mask=mask)
         if isinstance(policy, SoftUCBPolicy):
             policy.watch.note(decision, advice=policy.uniform_advice)
         return decision
@@ -160,6 +165,10 @@ class DisjointArms(nn.Module):
         requests = self._check_context(where, context, bandit)
         check_arm_ids(where, arm, requests, self.num_arms)
         check_shape(where, "reward", reward.shape, reward.shape == requests, f"{tuple(requests)}, that of the requests")
+        if discount == 1.0 and bandit is None and not self.batch_shape and not requests:
+            check_float_tensor(where, "reward", reward, dtype=self.policy.dtype, device=self.policy.device)
+            if disjoint_fast_path.update(self.policy, context, arm, reward):
+                return
         first: Tensor | int = 0
         if self.batch_shape:
             owner = torch.arange(self.batch_shape[0], device=arm.device) if bandit is None else bandit

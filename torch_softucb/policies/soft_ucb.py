@@ -198,20 +198,44 @@ class SoftUCBPolicy(LearnableConfidence):
             situation=situation,
         )
 
+    @property
+    def has_single_beta(self) -> bool:
+        """Whether :meth:`choose_one` can compute beta: one number for all bandits, and a fixed delta."""
+        return self.beta_module is None and self.raw_delta is None and not self.raw_beta.dim()
+
     def _decide_one(self, where: str, row: Tensor, arms: Tensor, mask: Tensor | None) -> Decision | None:
-        raw = self.raw_beta
-        if self.beta_module is not None or self.raw_delta is not None or raw.dim():
+        if not self.has_single_beta:
             return None
         found = fast_path.estimate(row, arms, self.layout)
-        if not math.isfinite(np.add.reduce(found.mu_hat)):
-            check_finite(where, "arms", arms)
-            check_statistics(where, torch.from_numpy(found.mu_hat))
-        return self._choose(where, arms, mask, found, raw.item(), carried=row)
+        _check_found(where, arms, found)
+        return self._choose(where, arms, mask, found, self.raw_beta.item(), carried=row)
+
+    def choose_one(
+        self,
+        where: str,
+        features: Tensor,  # (K, d) or (d,)
+        mask: Tensor | None,  # (K,)
+        found: fast_path.ArmEstimate,
+        memory: fast_path.Array,  # (M,)
+        num_observations: float,
+    ) -> Decision:
+        """Decide on estimates in numpy; only if :attr:`has_single_beta`.
+
+        Args:
+            where: what error messages begin with.
+            features: features behind the estimates.
+            mask: allowed arms.
+            found: estimates of the arms.
+            memory: memory of the row, or of the first row of the group.
+            num_observations: number of observations so far.
+        """
+        _check_found(where, features, found)
+        return self._choose(where, features, mask, found, self.raw_beta.item())
 
     def _choose(
         self,
         where: str,
-        arms: Tensor,  # (K, d)
+        arms: Tensor,  # (K, d) or (d,)
         mask: Tensor | None,  # (K,)
         found: fast_path.ArmEstimate,
         raw_beta: float,
@@ -292,3 +316,9 @@ class SoftUCBPolicy(LearnableConfidence):
             beta = f"{self.beta.item():.4g}" if readable else f"tensor{shape}"
         sizes = f"dim={self.dim}, ridge_alpha={self.ridge_alpha}, batch_shape={tuple(self.batch_shape)}"
         return f"{sizes}, beta={beta}, delta={float(self.delta):.4g}, coldness={self.coldness!r}"
+
+
+def _check_found(where: str, features: Tensor, found: fast_path.ArmEstimate) -> None:
+    if not math.isfinite(np.add.reduce(found.mu_hat) + np.add.reduce(found.width)):
+        check_finite(where, "arms" if features.dim() == 2 else "context", features)
+        check_statistics(where, torch.from_numpy(found.mu_hat))
