@@ -19,6 +19,8 @@ OPTIONS = {
     "bag 5": "--cb_explore {k} --bag 5",
     "cover 5": "--cb_explore {k} --cover 5",
     "softmax 10": "--cb_explore {k} --softmax --lambda 10",
+    "SquareCB": "--cb_explore {k} --squarecb",
+    "SquareCB, gamma scale 1000": "--cb_explore {k} --squarecb --gamma_scale 1000",
 }
 
 
@@ -30,7 +32,8 @@ def mistakes(option: str, contexts: Any, label: Any, classes: int, order: Any, s
     draw = random.Random(seed)
     wrong = 0
     for row in order:
-        text = " ".join(f"{i}:{value:.6g}" for i, value in enumerate(contexts[row]) if value)
+        # a name that is a number would be taken as an index, and the features of different classes would collide
+        text = " ".join(f"f{i}:{value:.6g}" for i, value in enumerate(contexts[row]) if value)
         probs = workspace.predict(f"| {text}")
         arm = draw.choices(range(classes), weights=probs)[0]
         cost = int(arm != label[row])

@@ -202,9 +202,9 @@ class AutoSoftUCB(SoftUCBPolicy):
         assert isinstance(module, SummaryBeta)
         _check_found(where, features, found)
         num_arms = len(found.mu_hat) if mask is None else int(np.count_nonzero(mask.numpy()))
-        situation = np.array([*memory[SUMMARY_START:SUM_X], math.log(num_arms), math.log(self.dim), num_observations])
-        if self.dtype == torch.float32:  # as the module sees them
-            situation = situation.astype(np.float32)
+        situation = np.empty(SUM_X - SUMMARY_START + 3, np.float32 if features.dtype == torch.float32 else np.float64)
+        situation[:-3] = memory[SUMMARY_START:SUM_X]
+        situation[-3:] = math.log(num_arms), math.log(self.layout.dim), num_observations
         beta = module.single(situation)
         return self._choose(where, features, mask, found, beta, situation=torch.from_numpy(situation))
 

@@ -95,16 +95,18 @@ class DisjointArms(nn.Module):
         return decision
 
     def _check_context(self, where: str, context: Tensor, bandit: Tensor | None) -> torch.Size:
-        check_float_tensor(where, "context", context, dtype=self.policy.dtype, device=self.policy.device)
+        policy = self.policy
+        check_float_tensor(where, "context", context, dtype=policy.dtype, device=policy.device)
         requests = context.shape[:-1]
-        fits = context.dim() >= 1 and context.shape[-1] == self.policy.dim
+        fits = context.dim() >= 1 and context.shape[-1] == policy.dim
         if bandit is not None:
-            check_bandit(where, bandit, self.batch_shape, device=self.policy.device)
+            check_bandit(where, bandit, self.batch_shape, device=policy.device)
             fits = fits and requests == bandit.shape
         elif self.batch_shape:
             fits = fits and requests == self.batch_shape
-        rows = tuple(self.batch_shape if bandit is None else bandit.shape)
-        check_shape(where, "context", context.shape, fits, f"({', '.join(map(str, rows)) or '*N'}, {self.policy.dim})")
+        if not fits:
+            rows = tuple(self.batch_shape if bandit is None else bandit.shape)
+            check_shape(where, "context", context.shape, False, f"({', '.join(map(str, rows)) or '*N'}, {policy.dim})")
         return requests
 
     def _states(self, bandit: Tensor | None) -> RidgeState:

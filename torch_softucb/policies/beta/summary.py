@@ -55,6 +55,7 @@ class SummaryBeta(BetaModule):
         self.linear = nn.Linear(_UNITS, 1)
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
+        self._last: tuple[tuple[object, ...], float] = ((), init)  # of `single`: its arguments, and what they led to
 
     def for_horizon(self, horizon: int | None) -> Self:
         """Return the module for another number of rounds T, or for an unknown one; parameters are shared."""
@@ -147,8 +148,24 @@ class SummaryBeta(BetaModule):
 
     def single(self, situation: NDArray[np.floating[Any]]) -> float:  # (F,)
         """Return beta for one situation, in numpy: torch's dispatch would cost more than the arithmetic."""
-        numbers = situation.astype(np.float64).tolist()
-        n, rows, explained, log_rho, log_det, shrinkage, kept, log_arms, log_dim, t = numbers
+        weight, bias = self.linear.weight.detach().numpy(), self.linear.bias.detach().numpy()
+        key = (situation[:-1].tobytes(), weight.tobytes(), bias.tobytes(), self.horizon)
+        if self._last[0] != key:  # between two estimates of the scales only the number of observations changes
+            self._last = (key, self._steady(situation, weight[0], float(bias[0])))
+        beta = self._last[1]
+        if self.horizon is None:
+            return beta
+        left: float = max(1 - float(situation[-1]) / self.horizon, 1 / (self.horizon + 1))
+        return float(beta * left ** math.exp(self.log_decay.item()))
+
+    def _steady(
+        self,
+        situation: NDArray[np.floating[Any]],  # (F,)
+        weight: NDArray[np.floating[Any]],  # (12,)
+        bias: float,
+    ) -> float:
+        """Return the part of beta that does not depend on the rounds that are left."""
+        n, rows, explained, log_rho, log_det, shrinkage, kept, log_arms, log_dim, _ = situation.astype(np.float64).tolist()
         scaled = np.array(
             (
                 math.log1p(n) / 3 - 1,
@@ -165,9 +182,5 @@ class SummaryBeta(BetaModule):
                 0.0 if self.horizon is None else 1.0,
             )
         )
-        log_ratio = float((self.linear.weight.detach().numpy() @ scaled)[0]) + self.linear.bias.item()
-        beta = self.init * math.exp(min(max(log_ratio, -_MAX_LOG_RATIO), _MAX_LOG_RATIO))
-        if self.horizon is None:
-            return beta
-        left: float = max(1 - t / self.horizon, 1 / (self.horizon + 1))
-        return float(beta * left ** math.exp(self.log_decay.item()))
+        log_ratio = float(weight @ scaled) + bias
+        return self.init * math.exp(min(max(log_ratio, -_MAX_LOG_RATIO), _MAX_LOG_RATIO))
