@@ -2,7 +2,9 @@
 
     python scripts/exam.py all               # six tables, 3,000 and 10,000 rounds, five shuffles: about 40 minutes
     python scripts/exam.py all --quick       # two tables, 100 rounds: shows that it runs, not what holds
-    python scripts/exam.py published         # one part: tables, found, units, vowpal, panels, tuned, published, report
+    python scripts/exam.py published         # one part
+
+The parts are tables, found, units, vowpal, single, panels, tuned, published and report.
 
 The tables are read from the folder uci in the folder named by SOFTUCB_DATA. Vowpal Wabbit is played by the interpreter given
 with --peers, if there is one; `make exam` installs it in a separate environment.
@@ -23,13 +25,13 @@ from experiments.exam.panels import panels
 from experiments.exam.published import published
 from experiments.exam.report import report
 from experiments.exam.settings import SETS, policies
-from experiments.exam.study import exam, found, units, vowpal
+from experiments.exam.study import exam, found, single, units, vowpal
 from experiments.exam.tuned import against_tuned
 from experiments.tables import Rows, load, save
 from experiments.worth.settings import settings
 
-PARTS = ("tables", "found", "units", "vowpal", "panels", "tuned", "published", "report")
-OTHERS = ("found", "vowpal", "panels", "tuned", "published")
+PARTS = ("tables", "found", "units", "vowpal", "single", "panels", "tuned", "published", "report")
+OTHERS = ("found", "vowpal", "single", "panels", "tuned", "published")
 
 
 def make(part: str, *, quick: bool, peers: Path, out: Path, about: dict[str, Any]) -> None:
@@ -53,6 +55,8 @@ def make(part: str, *, quick: bool, peers: Path, out: Path, about: dict[str, Any
         for horizon in horizons:
             rows += vowpal(peers, sets, horizon)
         save(rows, out, "exam_vowpal", about)
+    elif part == "single":
+        save([row for horizon in horizons for row in single(sets, horizon)], out, "exam_single", about)
     elif part == "panels":
         save(panels(count=8, horizon=32) if quick else panels(), out, "exam_panels", about)
     elif part == "tuned":

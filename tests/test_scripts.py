@@ -94,18 +94,29 @@ def test_pretrain_writes_what_pretrained_reads(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_pretrain_auto_writes_a_network_only_if_no_number_is_as_good(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    script, out = _load(ROOT / "scripts" / "pretrain.py"), tmp_path / "auto.safetensors"
-    small = ["--auto", "--steps", "2", "--trajectories", "16", "--horizon", "10", "20", "--members", "2", "--out", str(out)]
+def test_pretrain_auto_writes_weights_only_if_no_number_is_as_good(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SOFTUCB_DATA", str(tmp_path))
+    script, out = _load(ROOT / "scripts" / "pretrain_auto.py"), tmp_path / "auto.safetensors"
+    monkeypatch.setattr(script, "table_mistakes", lambda weights, **_: abs(weights.values["separate_arms"] - 0.3))
+    small = ["--members", "2", "--trajectories", "16", "--sweeps", "1", "--out", str(out)]
     for better in (False, True):
-        found = {"network": 0.5 if better else 2.0, **{f"beta {number:g}": 1.0 for number in script.NUMBERS}}
-        monkeypatch.setattr(script, "compare", lambda *_, found=found, **__: found)
+
+        def regret(make, _, better=better):
+            return 1.0 if isinstance(make(7), float) == better else 0.0
+
+        monkeypatch.setattr(script, "family_regret", regret)
         script.main(small)
         assert out.exists() == better
     printed = capsys.readouterr().out
     assert "A number is as good: nothing was written." in printed
-    assert "by python scripts/pretrain.py --auto --steps 2" in printed
+    assert "by python scripts/pretrain_auto.py --members 2" in printed
     module, about = SummaryBeta.load(out, horizon=7)
     assert module.horizon == 7
+    assert module.linear.weight[0, 7].item() == pytest.approx(0.3)
     assert 0.5 < float(about["delta"]) < 1
+
+
+def test_pretrain_auto_needs_the_tables(monkeypatch):
+    monkeypatch.delenv("SOFTUCB_DATA", raising=False)
+    with pytest.raises(SystemExit):
+        _load(ROOT / "scripts" / "pretrain_auto.py").main([])

@@ -9,6 +9,20 @@ from torch_softucb.policies import BanditPolicy
 from torch_softucb.problems.classification import ClassificationData
 
 
+@torch.no_grad()
+def alone(policy: BanditPolicy, data: ClassificationData, order: Tensor, *, seed: int = 0) -> int:  # (T,)
+    """Return the mistakes of one bandit, request by request, as it would be served."""
+    arms = DisjointArms(policy, num_arms=len(data.classes))
+    generator = torch.Generator().manual_seed(seed)
+    wrong = 0
+    for row in order.tolist():
+        context, label = data.contexts[row], data.label[row]
+        arm = arms(context).sample(generator)
+        wrong += int(arm != label)
+        arms.update(context, arm, (arm == label).double())
+    return wrong
+
+
 def orders(rows: int, horizon: int, seeds: tuple[int, ...]) -> Tensor:  # (S, T)
     """Return the rows that each shuffle plays."""
     shuffles = [torch.randperm(rows, generator=torch.Generator().manual_seed(seed))[:horizon] for seed in seeds]

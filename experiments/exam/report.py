@@ -48,16 +48,26 @@ def _table(rows: Rows, rounds: int) -> str:
     return markdown_table(["policy", *sets, "geometric mean of ratios", "worst"], lines)
 
 
-def _vowpal(rows: Rows, vowpal: Rows, rounds: int) -> str:
+def _vowpal(rows: Rows, vowpal: Rows, single: Rows, rounds: int) -> str:
     here, theirs = having(rows, rounds=rounds, policy=AUTO), having(vowpal, rounds=rounds)
     lines: list[list[Any]] = []
     for name in dict.fromkeys(row["set"] for row in theirs):
         options = {row["policy"]: having(theirs, set=name, policy=row["policy"]) for row in having(theirs, set=name)}
         best = min(options, key=lambda option: _mean(options[option]))
         own = having(here, set=name)
-        times = f"{own[0]['microseconds']:.0f}", f"{options[best][0]['microseconds']:.0f}"
+        alone = having(single, set=name, rounds=rounds)
+        mine, other = (alone or own)[0]["microseconds"], options[best][0]["microseconds"]
+        times = f"{mine:.0f}", f"{other:.0f}", f"{mine / other:.1f}"
         lines.append([name, f"{_mean(own):.0f}", f"{_mean(options[best]):.0f}", best.split(", ", 1)[1], *times])
-    header = ["set", "auto", "Vowpal Wabbit, best option", "option", "auto, us per round", "Vowpal Wabbit, us per round"]
+    header = [
+        "set",
+        "auto",
+        "Vowpal Wabbit, best option",
+        "option",
+        "auto, us per round",
+        "Vowpal Wabbit, us per round",
+        "ratio",
+    ]
     return markdown_table(header, lines)
 
 
@@ -77,6 +87,7 @@ def report(
     command: str,
     found: Rows | None = None,
     vowpal: Rows | None = None,
+    single: Rows | None = None,
     panels: Rows | None = None,
     tuned: Rows | None = None,
     published: Rows | None = None,
@@ -89,6 +100,7 @@ def report(
         command: what was run.
         found: what auto found on each set.
         vowpal: rows of Vowpal Wabbit on the same shuffles, if it could be installed.
+        single: time of auto without batching.
         panels: regret by panel, unit and policy.
         tuned: auto against tuned baselines.
         published: regret by policy and dimension.
@@ -119,7 +131,7 @@ def report(
         ]
         parts += [markdown_table(["set", "policy", *units], lines)]
     for rounds in sorted({row["rounds"] for row in vowpal or []}):
-        parts += ["", f"## Against Vowpal Wabbit, {rounds:,} rounds", "", _vowpal(rows, vowpal or [], rounds)]
+        parts += ["", f"## Against Vowpal Wabbit, {rounds:,} rounds", "", _vowpal(rows, vowpal or [], single or [], rounds)]
     if panels:
         parts += ["", "## The paper's panels: regret after 1,024 rounds, in the paper's unit", ""]
         keyed = [{**row, "setting": f"{row['panel']} ({row['unit']})"} for row in panels]

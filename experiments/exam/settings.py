@@ -10,7 +10,8 @@ from torch_softucb.policies import BanditPolicy
 
 SETS = ("mushroom", "nursery", "optdigits", "pendigits", "letter", "waveform5000")
 GRID = (0.0, 0.1, 0.3, 1.0, 3.0)  # betas of LinUCB, of which the best one in hindsight is the baseline
-REPORTED = (0, 1, 2, 3, 4)  # shuffles of the report; anything that is chosen is chosen on seeds from 1000 on
+REPORTED = (0, 1, 2, 3, 4)  # shuffles of the report
+DEVELOPMENT = (1000, 1001, 1002)  # shuffles on which something may be chosen
 AUTO = "auto"
 _DTYPE = torch.float64
 

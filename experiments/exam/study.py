@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.exam.play import mistakes, orders
+from experiments.exam.play import alone, mistakes, orders
 from experiments.exam.settings import AUTO, REPORTED, UNITS, Maker, policies
 from experiments.tables import Rows
 from torch_softucb import AutoSoftUCB
@@ -73,6 +73,20 @@ def found(sets: Sequence[str], horizon: int, *, seeds: tuple[int, ...] = REPORTE
             "explained": float(scales.summary[..., SUMMARY.index("explained")].mean()),
         }
         rows.append({"set": name, "rounds": order.shape[1], **values})
+    return rows
+
+
+def single(sets: Sequence[str], horizon: int, *, seed: int = REPORTED[0]) -> Rows:
+    """Play auto on one shuffle, request by request: the time of a round without batching."""
+    rows: Rows = []
+    for name in sets:
+        data = load_classification(name=name)
+        order = orders(len(data.label), horizon, (seed,))[0]
+        policy = policies()[AUTO](data.contexts.shape[1], len(order))
+        start = time.perf_counter()
+        wrong = alone(policy, data, order)
+        micros = 1e6 * (time.perf_counter() - start) / len(order)
+        rows.append({"set": name, "rounds": len(order), "mistakes": wrong, "microseconds": micros})
     return rows
 
 

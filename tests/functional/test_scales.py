@@ -44,7 +44,7 @@ def _by_matrices(x, y):
 
     mean, deviation = posterior(torch.arange(-5, 5, dtype=D))
     mean, deviation = posterior(mean + (1 + 2 * deviation) * torch.linspace(-1, 1, 13, dtype=D))
-    power = mean - 0.5 * deviation
+    power = mean - 0.75 * deviation
     return *fit(power)[1:], unit * 10**power
 
 

@@ -9,8 +9,8 @@ rho = s^2 / p^2 and V = rho I + sum x x^T, the offset and the noise that make th
 and what is left is one number, rho. Its log evidence, with c integrated out, is
 -((n - 1) log E + log det(V / rho) + log a) / 2. It is evaluated on two grids of rho over the mean squared length of the
 features, so that neither the unit of the rewards nor that of the features matters, together with a weak prior around 1.
-The estimate is the posterior mean of log rho minus half a posterior deviation: with few observations the evidence is flat,
-its maximum arbitrary, and a rho that is too large ends exploration too early.
+The estimate is the posterior mean of log rho minus three quarters of a posterior deviation: with few observations the
+evidence is flat, its maximum arbitrary, and a rho that is too large ends exploration too early.
 Bandits whose rewards have the same unit (users of one product, arms without features) can share the three numbers: their
 terms are summed.
 
@@ -28,7 +28,7 @@ from torch_softucb.checks import check_finite, check_float_tensor, check_shape
 LOW, HIGH = -5, 4  # powers of 10 of rho over the mean squared feature length: a coarse grid, one point per decade
 FINE = 13  # points of a second grid around the posterior mean on the first
 SPREAD = 1.5  # decades: Gaussian prior of log10 rho around "noise as large as the linear effect"
-CAUTION = 0.5  # posterior deviations of log10 rho by which the estimate is below the mean: a small rho explores more
+CAUTION = 0.75  # posterior deviations of log10 rho by which the estimate is below the mean: a small rho explores more
 NOISE_FLOOR = 1e-3  # smallest noise variance, as a share of the variance of the rewards
 FEWEST = 3  # observations before the noise can be estimated
 ALL_EQUAL = 2.0**-48  # rewards whose squared deviations are a smaller share of their squares count as equal

@@ -6,10 +6,9 @@ import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
-from torch_softucb.checks import check_choice, check_number
+from torch_softucb.checks import check_number
 from torch_softucb.learning.episode import Episode
-from torch_softucb.learning.estimators import ESTIMATORS
-from torch_softucb.learning.log_adam import RelativeAdam
+from torch_softucb.learning.estimators.score_function import trajectory
 from torch_softucb.policies import AutoSoftUCB, LinUCB, SoftUCBPolicy
 from torch_softucb.policies.beta import BetaModule, SituationBeta
 from torch_softucb.training.checkpoint import CheckedModule
@@ -20,8 +19,8 @@ class SoftUCBMeta(CheckedModule):
     """Learn a module that computes beta from the situation, over problems of all sizes.
 
     Every step plays one member of a :class:`~torch_softucb.training.Family` and follows the gradient of the whole
-    trajectory's reward, divided by the step's mean regret. Without that division, noisy and long problems, whose regret is
-    large, would dominate the others.
+    trajectory's reward (estimator ``trajectory``), divided by the step's mean regret. Without that division, noisy and long
+    problems, whose regret is large, would dominate the others.
 
     Args:
         beta: the module; by default a :class:`~torch_softucb.SituationBeta`.
@@ -29,10 +28,7 @@ class SoftUCBMeta(CheckedModule):
         learn_delta: learn delta too, one for the whole family.
         ridge_alpha: ridge weight; not used with ``estimate_scales``.
         estimate_scales: train the policy of ``SoftUCBPolicy.auto``, whose beta is in units of the noise.
-        estimator: ``trajectory``, or ``evolution``, which has less variance where decisions are nearly deterministic.
-        hide_horizon: share of the steps in which the module does not know the horizon.
-        lr: learning rate of the default optimiser, Adam, falling to 0; with ``evolution``, the parameters end at their mean
-            over the second half of the steps.
+        lr: learning rate of the default optimiser, Adam, falling to 0.
         optimizer: another torch optimiser, as a function of the parameters.
         scheduler: a learning rate scheduler, as a function of the optimiser.
         compile: play under torch.compile (true) or in the C++ kernel (native); see rollout.
@@ -46,8 +42,6 @@ class SoftUCBMeta(CheckedModule):
         learn_delta: bool = False,
         ridge_alpha: float = 1.0,
         estimate_scales: bool = False,
-        estimator: str = "trajectory",
-        hide_horizon: float = 0.0,
         lr: float = 0.02,
         optimizer: OptimizerCallable | None = None,
         scheduler: LRSchedulerCallable | None = None,
@@ -61,21 +55,13 @@ class SoftUCBMeta(CheckedModule):
         else:
             template = SoftUCBPolicy(1, coldness="smooth", ridge_alpha=ridge_alpha, **settings)
         self.oracle_alpha = ridge_alpha
-        check_choice("SoftUCBMeta", "estimator", estimator, ("trajectory", "evolution"))
-        self.estimator = ESTIMATORS[estimator]
-        self.hide_horizon = check_number("SoftUCBMeta", "hide_horizon", hide_horizon, low=0.0, high=1.0, closed_high=True)
         self.raw_delta = template.raw_delta
         self._template = (template,)  # in a tuple: its parameters are not those of the family
         self.lr = check_number("SoftUCBMeta", "lr", lr, low=0.0, open_low=True)
         self.make_optimizer, self.make_scheduler, self.compile_rounds = optimizer, scheduler, compile
 
-    def policy(self, dim: int, horizon: int | None) -> SoftUCBPolicy:
-        """Build a policy for problems of this size that shares the family's module and delta.
-
-        Args:
-            dim: number of features d.
-            horizon: number of rounds T; None if the module must do without it.
-        """
+    def policy(self, dim: int, horizon: int) -> SoftUCBPolicy:
+        """Build a policy for problems of this size that shares the family's module and delta."""
         template = self._template[0].to(self.device)
         policy = template.with_beta(self.beta.for_horizon(horizon), dim=dim)
         policy.raw_delta = self.raw_delta
@@ -85,9 +71,6 @@ class SoftUCBMeta(CheckedModule):
         """Return Adam with a cosine schedule, unless others were given."""
         if self.make_optimizer is None:
             optimizer: torch.optim.Optimizer = torch.optim.Adam(self.parameters(), lr=self.lr, betas=(0.9, 0.98))
-            if self.estimator.name == "evolution":
-                steps = planned_steps(self.trainer)
-                optimizer = RelativeAdam([{"params": list(self.parameters())}], lr=self.lr, steps=steps)
         else:
             optimizer = self.make_optimizer(self.parameters())
         steps = planned_steps(self.trainer)
@@ -98,9 +81,8 @@ class SoftUCBMeta(CheckedModule):
     def training_step(self, episode: Episode, batch_idx: int) -> Tensor:
         """Play one member of the family and return its normalised loss."""
         assert episode.horizon is not None
-        hidden = episode.noise_seed % 1000 < 1000 * self.hide_horizon
-        policy = self.policy(episode.problem.dim, None if hidden else episode.horizon)
-        signal = self.estimator(policy, episode, horizon=episode.horizon, record=("beta",), compile=self.compile_rounds)
+        policy = self.policy(episode.problem.dim, episode.horizon)
+        signal = trajectory(policy, episode, horizon=episode.horizon, record=("beta",), compile=self.compile_rounds)
         regret = signal.trajectory.regret
         count = episode.problem.batch_shape.numel()
         row = {"family/beta": signal.trajectory.records["beta"].mean(), "family/regret": regret.sum(0).mean()}

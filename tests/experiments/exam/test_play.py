@@ -2,7 +2,7 @@
 
 import torch
 
-from experiments.exam.play import mistakes, orders
+from experiments.exam.play import alone, mistakes, orders
 from experiments.exam.settings import UNITS
 from torch_softucb import AutoSoftUCB, DisjointArms, LinUCB
 from torch_softucb.problems.classification import ClassificationData
@@ -29,6 +29,13 @@ def test_mistakes_by_a_plain_loop():
         wrong += int(arm != data.label[row])
         arms.update(data.contexts[row], arm, (arm == data.label[row]).double())
     assert got.tolist() == [wrong]
+
+
+def test_one_bandit_alone_makes_the_mistakes_of_a_batch_of_one():
+    data = _data(rows=80)
+    order = orders(80, 70, (5,))
+    for make in (lambda: LinUCB(4, beta=0.3, dtype=D), lambda: AutoSoftUCB(4, dtype=D)):
+        assert alone(make(), data, order[0]) == mistakes(make(), data, order, UNITS[0]).item()
 
 
 def test_auto_makes_the_same_mistakes_in_every_unit_and_learns():

@@ -43,14 +43,17 @@ def test_the_other_parts_have_tables():
         for option, count in (("bag 5", 120), ("greedy", 130))
     ]
     rows = [{**row, "microseconds": 200.0} for row in _rows()]
+    single = [{"set": "a", "rounds": 500, "mistakes": 90, "microseconds": 140.0}]
     panels = [{"panel": "Jester", "unit": "stars", "policy": AUTO, "regret": 30.0}]
     tuned = [
         {"setting": "d", "unit": unit, "baseline": "LinUCB at 0.5", "regret": 9.0, "ratio": 0.9, "low": 0.8, "high": 1.0}
         for unit in ("as there", "cents")
     ]
     published = [{"policy": "D3RB (published)", "dim": 5, "regret": 94.0, "error": 0.0}]
-    text = report(rows, [], command="make exam", vowpal=vowpal, panels=panels, tuned=tuned, published=published)
-    assert "| a | 90 | 120 | bag 5 | 200 | 70 |" in text
+    text = report(
+        rows, [], command="make exam", vowpal=vowpal, single=single, panels=panels, tuned=tuned, published=published
+    )
+    assert "| a | 90 | 120 | bag 5 | 140 | 70 | 2.0 |" in text
     assert "| auto | 30.0 |" in text
     assert "geometric mean 0.900, worst 0.900" in text
     assert "| D3RB (published) | 94.0 |" in text

@@ -20,7 +20,21 @@ from torch_softucb.policies.beta.situation import SUMMARY_INPUTS
 
 PRETRAINED_AUTO = Path(__file__).with_name("pretrained") / "auto.safetensors"
 _MAX_LOG_RATIO = 3.0  # largest |log(beta / init)| that the inputs can lead to
-_UNITS = 12  # inputs, scaled
+SCALED = (
+    "log_observations",
+    "per_parameter",
+    "explained",
+    "log_rho",
+    "log_det",
+    "log_shrinkage",
+    "forgotten",
+    "separate_arms",
+    "log_arms",
+    "log_dim",
+    "log_horizon",
+    "horizon_known",
+)
+"""Names of the scaled inputs of SummaryBeta, in the order of its weights."""
 
 
 class SummaryBeta(BetaModule):
@@ -52,7 +66,7 @@ class SummaryBeta(BetaModule):
         self.init = check_number("SummaryBeta", "init", init, low=0.0, open_low=True)
         decay = check_number("SummaryBeta", "decay", decay, low=0.0, open_low=True)
         self.log_decay = nn.Parameter(torch.tensor(math.log(decay)))
-        self.linear = nn.Linear(_UNITS, 1)
+        self.linear = nn.Linear(len(SCALED), 1)
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
         self._last: tuple[tuple[object, ...], float] = ((), init)  # of `single`: its arguments, and what they led to
@@ -106,7 +120,7 @@ class SummaryBeta(BetaModule):
                 log_det / 2 - 1,
                 shrinkage.clamp(min=1e-6).log() / 3 + 1,
                 1 - kept,
-                rows.log() / 2,
+                rows.log() * (3.5 - log_dim) / 2,
                 log_arms - 3,
                 log_dim - 2,
                 zero + (0.0 if self.horizon is None else math.log(self.horizon) / 2 - 3),
@@ -175,7 +189,7 @@ class SummaryBeta(BetaModule):
                 log_det / 2 - 1,
                 math.log(max(shrinkage, 1e-6)) / 3 + 1,
                 1 - kept,
-                math.log(rows) / 2,
+                math.log(rows) * (3.5 - log_dim) / 2,
                 log_arms - 3,
                 log_dim - 2,
                 0.0 if self.horizon is None else math.log(self.horizon) / 2 - 3,

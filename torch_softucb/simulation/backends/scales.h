@@ -14,7 +14,7 @@ constexpr int64_t SCALE_LANES = 16;
 
 // functional.scales: grids of log10 rho over the mean squared feature length, its prior, and limits
 constexpr int64_t GRID_LOW = -5, GRID_HIGH = 4, COARSE = GRID_HIGH - GRID_LOW + 1, FINE = 13;
-constexpr double GRID_SPREAD = 1.5, CAUTION = 0.5, NOISE_FLOOR = 1e-3, FEWEST = 3, ALL_EQUAL = 1.0 / (1LL << 48), SMALL = 1e-300;
+constexpr double GRID_SPREAD = 1.5, CAUTION = 0.75, NOISE_FLOOR = 1e-3, FEWEST = 3, ALL_EQUAL = 1.0 / (1LL << 48), SMALL = 1e-300;
 
 constexpr int64_t HALF = SCALE_LANES / 2;
 typedef double Lanes __attribute__((vector_size(HALF * sizeof(double))));  // half a tile: sums over arms stay in registers
