@@ -34,7 +34,7 @@ from torch_softucb.problems.movielens import Ratings
 from torch_softucb.recommend import DecisionLog, OnlineBeta
 
 FILMS, DIM, NOISE = 400, 12, 0.1
-COLOURS = ["#6b7785", "#a9a9a9", "#3b6fb6", "#2f8f6b", "#7d2e68", "#e39a3b", "#c8553d"]
+COLOURS = ["#111111", "#6b7785", "#a9a9a9", "#3b6fb6", "#2f8f6b", "#7d2e68", "#e39a3b", "#c8553d"]
 SIMULATIONS = 14  # at most, to learn beta
 
 
@@ -92,6 +92,7 @@ def pretrain(ratings: Tensor, epochs: int) -> TwoTower:  # (users, films), NaN w
 def heads(dim: int, learned: float) -> dict[str, BanditPolicy]:
     """Return policies at common settings; none is tuned on the new users."""
     return {
+        "auto": SoftUCBPolicy.auto(dim, pooled=True),
         "greedy": EpsilonGreedy(dim, epsilon=0.0),
         "epsilon-greedy 0.05": EpsilonGreedy(dim, epsilon=0.05),
         "LinUCB, beta 1": LinUCB(dim, beta=1.0),

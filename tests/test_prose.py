@@ -17,7 +17,8 @@ FILES = sorted(
     )
     for file in ROOT.glob(pattern)
 )
-FILES += [*sorted(ROOT.glob("experiments/**/*.py")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+FILES += [*sorted(ROOT.glob("experiments/**/*.py")), *sorted(ROOT.glob("docs/*.md")), ROOT / "README.md"]
+FILES.append(ROOT / "CHANGELOG.md")
 
 _UNIT = "round|bandit|user|step|trajectory|decision|request|row|call|panel|feature|second|file|process|segment"
 _UNIT += "|arm|reward|problem"

@@ -53,7 +53,7 @@ def test_recommend(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(recommend, "SIMULATIONS", 2)
     small = ["--rounds", "4", "--epochs", "1", "--candidates", "6", "--delay", "1", "--journal", "log", "--out", "plots"]
     results = recommend.main(small)
-    assert len(results) == 7
+    assert len(results) == 8
     assert all(regret.shape == (4, 472) and (regret >= 0).all() for regret, _ in results.values())
     shown = capsys.readouterr().out
     assert "SoftUCB, learned beta" in shown
@@ -61,7 +61,7 @@ def test_recommend(tmp_path, capsys, monkeypatch):
     log = read_log(tmp_path / "log")
     assert len(log.id) == 4 * 472
     assert len(log.rewarded.id) == 3 * 472
-    assert len([*tmp_path.glob("lightning_logs/recommend/version_0/*/events*")]) == 7
+    assert len([*tmp_path.glob("lightning_logs/recommend/version_0/*/events*")]) == 8
 
 
 def test_the_readmes_recommender_runs_as_printed_and_is_short(tmp_path, monkeypatch):
@@ -73,7 +73,9 @@ def test_the_readmes_recommender_runs_as_printed_and_is_short(tmp_path, monkeypa
     exec(code, names)
     assert names["head"].policy.state.num_observations.sum() == 2
     names["log"].close()
-    again = names["SoftUCBHead"](names["Towers"](), names["SoftUCBPolicy"](17), intercept=True, normalise=True)
+    again = names["SoftUCBHead"](
+        names["Towers"](), names["SoftUCBPolicy"].auto(17, pooled=True), intercept=True, normalise=True
+    )
     names["restart"](again, "decisions", "head.pt")
     assert again.policy.statistics.equal(names["policy"].statistics)
     assert names["read_log"]("decisions").reward.tolist() == [1.0, 0.0]

@@ -30,7 +30,8 @@ from torch_softucb.policies.scales import (
     settled,
     unpack_memory,
 )
-from torch_softucb.policies.soft_ucb import SoftUCBPolicy, _check_found
+from torch_softucb.policies.single_requests import check_found
+from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.policies.updates import Change, MemorySums, UpdateRule, updated_rows
 
 
@@ -196,12 +197,12 @@ class AutoSoftUCB(SoftUCBPolicy):
         memory: fast_path.Array,  # (M,)
         num_observations: float,
     ) -> Decision:
-        """Decide on estimates in numpy; see :meth:`SoftUCBPolicy.choose_one`."""
+        """Decide on estimates in numpy; see :meth:`SingleRequests.choose_one`."""
         module = self.beta_module
         if module is None:
             return super().choose_one(where, features, mask, found, memory, num_observations)
         assert isinstance(module, SummaryBeta)
-        _check_found(where, features, found)
+        check_found(where, features, found)
         num_arms = len(found.mu_hat) if mask is None else int(np.count_nonzero(mask.numpy()))
         dtype: type[np.floating[Any]] = np.float32 if features.dtype == torch.float32 else np.float64
         situation: NDArray[np.floating[Any]] = np.empty(SUM_X - SUMMARY_START + 3, dtype)
