@@ -33,7 +33,9 @@ def test_a_beta_in_the_wrong_unit_warns_once():
         _cents(policy, PATIENCE - 1)
     with pytest.warns(UniformWarning, match=r"exploration bonus is up to .* differ by .* use SoftUCBPolicy.auto") as caught:
         _cents(policy, PATIENCE)
-    assert len([warning for warning in caught if warning.category is UniformWarning]) == 1
+    found = [warning for warning in caught if warning.category is UniformWarning]
+    assert len(found) == 1
+    assert found[0].filename == __file__  # the line that called the policy
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         _cents(policy, 3 * PATIENCE)

@@ -58,5 +58,5 @@ class UniformWatch:
                 f"the last {PATIENCE} decisions were uniform over more than 2 candidates: the exploration bonus is up to "
                 f"{bonus:.3g}, the estimated means differ by {spread:.3g}, so no candidate is ruled out. {advice}",
                 UniformWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
