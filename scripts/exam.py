@@ -24,7 +24,7 @@ from experiments.exam.figures import exam_figure
 from experiments.exam.panels import panels
 from experiments.exam.published import published
 from experiments.exam.report import report
-from experiments.exam.settings import SETS, policies
+from experiments.exam.settings import HORIZONS, SETS, policies
 from experiments.exam.study import exam, found, single, units, vowpal
 from experiments.exam.tuned import against_tuned
 from experiments.tables import Rows, load, save
@@ -36,7 +36,7 @@ OTHERS = ("found", "vowpal", "single", "panels", "tuned", "published")
 
 def make(part: str, *, quick: bool, peers: Path, out: Path, about: dict[str, Any]) -> None:
     """Make one part: its table, or the report from the tables in ``out``."""
-    sets, horizons = (("mushroom", "waveform5000"), (100,)) if quick else (SETS, (3000, 10_000))
+    sets, horizons = (("mushroom", "waveform5000"), (100,)) if quick else (SETS, HORIZONS)
     rows: Rows = []
     if part == "tables":
         for horizon in horizons:

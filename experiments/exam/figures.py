@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from experiments.exam.report import ratios
+from experiments.exam.report import horizon_of, ratios
 from experiments.exam.settings import AUTO
 from experiments.plots import new_figure, save_figure
 from experiments.tables import Rows
@@ -10,7 +10,7 @@ from experiments.tables import Rows
 
 def exam_figure(rows: Rows, out: Path) -> None:
     """Draw one panel per number of rounds: a row of points per policy, one point per table."""
-    horizons = sorted({row["rounds"] for row in rows}, reverse=True)[:2][::-1]
+    horizons = sorted({horizon_of(row) for row in rows})
     figure = new_figure(5.5 * len(horizons), 4.5)
     for ax, horizon in zip(figure.subplots(1, len(horizons), sharey=True, squeeze=False)[0], horizons, strict=True):
         found = ratios(rows, horizon)

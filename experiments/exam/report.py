@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from experiments.exam.settings import AUTO, GRID, lin_ucb
+from experiments.exam.settings import AUTO, GRID, HORIZONS, lin_ucb
 from experiments.tables import Rows, having, markdown_table
 
 _TUNED = [lin_ucb(beta) for beta in GRID]
@@ -13,10 +13,26 @@ def _mean(rows: Rows) -> float:
     return float(sum(row["mistakes"] for row in rows) / len(rows))
 
 
-def ratios(rows: Rows, rounds: int) -> dict[str, dict[str, float]]:
+def horizon_of(row: dict[str, Any]) -> int:
+    """Return the most rounds of the part that a row belongs to; tables with fewer rows end earlier.
+
+    Example:
+        >>> [horizon_of({"rounds": rounds}) for rounds in (100, 3000, 5620, 10_000)]
+        [100, 3000, 10000, 10000]
+    """
+    rounds = int(row["rounds"])
+    return rounds if rounds <= HORIZONS[0] else HORIZONS[1]
+
+
+def up_to(rows: Rows, horizon: int) -> Rows:
+    """Return the rows of one part."""
+    return [row for row in rows if horizon_of(row) == horizon]
+
+
+def ratios(rows: Rows, horizon: int) -> dict[str, dict[str, float]]:
     """Return the mistakes of each untuned policy over those of LinUCB at the best beta in hindsight, by set."""
     found: dict[str, dict[str, float]] = {}
-    here = having(rows, rounds=rounds)
+    here = up_to(rows, horizon)
     for name in dict.fromkeys(row["set"] for row in here):
         own = having(here, set=name)
         best = min(_mean(having(own, policy=tuned)) for tuned in _TUNED)
@@ -35,10 +51,10 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(sum(math.log(value) for value in values) / len(values))
 
 
-def _table(rows: Rows, rounds: int) -> str:
-    here = having(rows, rounds=rounds)
+def _table(rows: Rows, horizon: int) -> str:
+    here = up_to(rows, horizon)
     sets = list(dict.fromkeys(row["set"] for row in here))
-    found = ratios(rows, rounds)
+    found = ratios(rows, horizon)
     lines: list[list[Any]] = []
     for policy in dict.fromkeys(row["policy"] for row in here):
         cells = [f"{_mean(having(here, set=name, policy=policy)):.0f}" for name in sets]
@@ -48,14 +64,14 @@ def _table(rows: Rows, rounds: int) -> str:
     return markdown_table(["policy", *sets, "geometric mean of ratios", "worst"], lines)
 
 
-def _vowpal(rows: Rows, vowpal: Rows, single: Rows, rounds: int) -> str:
-    here, theirs = having(rows, rounds=rounds, policy=AUTO), having(vowpal, rounds=rounds)
+def _vowpal(rows: Rows, vowpal: Rows, single: Rows, horizon: int) -> str:
+    here, theirs = having(up_to(rows, horizon), policy=AUTO), up_to(vowpal, horizon)
     lines: list[list[Any]] = []
     for name in dict.fromkeys(row["set"] for row in theirs):
         options = {row["policy"]: having(theirs, set=name, policy=row["policy"]) for row in having(theirs, set=name)}
         best = min(options, key=lambda option: _mean(options[option]))
         own = having(here, set=name)
-        alone = having(single, set=name, rounds=rounds)
+        alone = having(up_to(single, horizon), set=name)
         mine, other = (alone or own)[0]["microseconds"], options[best][0]["microseconds"]
         times = f"{mine:.0f}", f"{other:.0f}", f"{mine / other:.1f}"
         lines.append([name, f"{_mean(own):.0f}", f"{_mean(options[best]):.0f}", best.split(", ", 1)[1], *times])
@@ -113,8 +129,8 @@ def report(
         "mistakes, means over the shuffles. Ratios are to LinUCB at the best beta *in hindsight* for each set, which cannot "
         f"be known in advance. Made by `{command}`.",
     ]
-    for rounds in sorted({row["rounds"] for row in rows}):
-        parts += ["", f"## {rounds:,} rounds", "", _table(rows, rounds)]
+    for horizon in sorted({horizon_of(row) for row in rows}):
+        parts += ["", f"## At most {horizon:,} rounds", "", _table(rows, horizon)]
     if found:
         header = ["set", "classes", "features", "right", "offset", "noise std", "std of theta", "variance explained"]
         lines = [
@@ -130,8 +146,9 @@ def report(
             for policy in dict.fromkeys(row["policy"] for row in in_units)
         ]
         parts += [markdown_table(["set", "policy", *units], lines)]
-    for rounds in sorted({row["rounds"] for row in vowpal or []}):
-        parts += ["", f"## Against Vowpal Wabbit, {rounds:,} rounds", "", _vowpal(rows, vowpal or [], single or [], rounds)]
+    for horizon in sorted({horizon_of(row) for row in vowpal or []}):
+        parts += ["", f"## Against Vowpal Wabbit, at most {horizon:,} rounds", ""]
+        parts += [_vowpal(rows, vowpal or [], single or [], horizon)]
     if panels:
         parts += ["", "## The paper's panels: regret after 1,024 rounds, in the paper's unit", ""]
         keyed = [{**row, "setting": f"{row['panel']} ({row['unit']})"} for row in panels]

@@ -11,6 +11,7 @@ from torch_softucb.policies import BanditPolicy
 SETS = ("mushroom", "nursery", "optdigits", "pendigits", "letter", "waveform5000")
 GRID = (0.0, 0.1, 0.3, 1.0, 3.0)  # betas of LinUCB, of which the best one in hindsight is the baseline
 REPORTED = (0, 1, 2, 3, 4)  # shuffles of the report
+HORIZONS = (3000, 10_000)  # most rounds; tables with fewer rows are played once
 DEVELOPMENT = (1000, 1001, 1002)  # shuffles on which something may be chosen
 AUTO = "auto"
 _DTYPE = torch.float64

@@ -98,9 +98,10 @@ def check_arm_ids(where: str, arm: object, batch: torch.Size, num_arms: int) -> 
     if not isinstance(arm, Tensor) or arm.dtype != torch.int64:
         got = f"dtype {arm.dtype}" if isinstance(arm, Tensor) else type(arm).__name__
         raise TypeError(f"{where}: arm must be an int64 tensor of arm numbers, got {got}")
-    check_shape(where, "arm", arm.shape, arm.shape == batch, str(tuple(batch)))
+    if arm.shape != batch:
+        check_shape(where, "arm", arm.shape, False, str(tuple(batch)))
     if values_readable(arm) and arm.numel():
-        low, high = (int(v) for v in arm.aminmax())
+        low, high = (arm.item(),) * 2 if not arm.dim() else (int(v) for v in arm.aminmax())
         if low < 0 or high >= num_arms:
             raise ValueError(f"{where}: arm must be in [0, {num_arms}), got {low if low < 0 else high}")
 

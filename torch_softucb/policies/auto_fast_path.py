@@ -72,10 +72,11 @@ def observed(
         None for the first observation, which sets the anchor, if the reward needs a gradient, if a number is not finite or
         huge, or if a refresh is due.
     """
-    total = float(statistics[layout.memory][TOTAL]) + 1
+    row = statistics.numpy()
+    total = float(row[layout.memory][TOTAL]) + 1
     if total == 1:
         return None
-    new = added(statistics, x, reward, refresh_every, layout)
+    new = added(row, x, reward, refresh_every, layout)
     if new is None:
         return None
     memory = new[layout.memory]
@@ -85,7 +86,7 @@ def observed(
     return new if math.isfinite(np.add.reduce(new)) else None
 
 
-def added(statistics: Tensor, x: Tensor, reward: Tensor, refresh_every: int, layout: RowLayout) -> Array | None:
+def added(row: Array, x: Tensor, reward: Tensor, refresh_every: int, layout: RowLayout) -> Array | None:
     """Return the statistics of one row, ``(size,)``, with one more observation in its sums; the scales stay as they are.
 
     Returns:
@@ -93,7 +94,7 @@ def added(statistics: Tensor, x: Tensor, reward: Tensor, refresh_every: int, lay
     """
     if reward.requires_grad:
         return None
-    row, wide, number = statistics.numpy(), x.numpy().astype(np.float64), reward.item()
+    wide, number = x.numpy().astype(np.float64), reward.item()
     refresh = (row[layout.num_observations] + 1) % refresh_every == 0
     if refresh or not math.isfinite(number) or not wide @ wide <= LONG_SQ:
         return None

@@ -166,7 +166,8 @@ class DisjointArms(nn.Module):
         where = "DisjointArms.update"
         requests = self._check_context(where, context, bandit)
         check_arm_ids(where, arm, requests, self.num_arms)
-        check_shape(where, "reward", reward.shape, reward.shape == requests, f"{tuple(requests)}, that of the requests")
+        if reward.shape != requests:
+            check_shape(where, "reward", reward.shape, False, f"{tuple(requests)}, that of the requests")
         if discount == 1.0 and bandit is None and not self.batch_shape and not requests:
             check_float_tensor(where, "reward", reward, dtype=self.policy.dtype, device=self.policy.device)
             if disjoint_fast_path.update(self.policy, context, arm, reward):

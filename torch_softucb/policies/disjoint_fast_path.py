@@ -76,7 +76,7 @@ def update(policy: BanditPolicy, context: Tensor, arm: Tensor, reward: Tensor) -
             total = float(rows[0, at]) + 1
             if total == 1 or total >= rows[0, layout.memory.start + DUE]:  # anchors and scales are set in torch
                 return False
-            new = auto_fast_path.added(policy.statistics[row], context, reward, policy.refresh_every, layout)
+            new = auto_fast_path.added(rows[row], context, reward, policy.refresh_every, layout)
         if new is None:
             return False
         old, old_total = rows[row].copy(), None if total is None else total - 1
@@ -91,4 +91,4 @@ def _write(rows: Array, row: int, new: Array, at: int, total: float | None) -> N
 
 
 def _applies(statistics: Tensor, context: Tensor) -> bool:  # (K, size), (d,)
-    return statistics.dim() == 2 and fast_path.applies(statistics[0], context, dims=1)
+    return statistics.dim() == 2 and statistics.is_cpu and fast_path.numpy_can_read(context, dims=1)

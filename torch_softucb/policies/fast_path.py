@@ -23,8 +23,13 @@ MAX_FEATURES = 2**14  # largest K * d; above it the arithmetic dominates and tor
 
 def applies(row: Tensor, features: Tensor, dims: int) -> bool:
     """Return whether numpy can handle these features: one bandit, CPU, float32 or float64, no gradient, not traced."""
+    return row.dim() == 1 and row.is_cpu and numpy_can_read(features, dims)
+
+
+def numpy_can_read(features: Tensor, dims: int) -> bool:
+    """Return whether features are few, float32 or float64, need no gradient and are not traced."""
     too_many = features.numel() > MAX_FEATURES or features.dtype not in _IN_NUMPY
-    if row.dim() != 1 or features.dim() != dims or too_many or not row.is_cpu or features.requires_grad:
+    if features.dim() != dims or too_many or not features.is_cpu or features.requires_grad:
         return False
     return values_readable(features)
 

@@ -25,7 +25,7 @@ def test_ratios_are_to_the_best_beta_of_each_set():
 def test_the_report_shows_all_policies_and_units():
     units = [{"set": "a", "unit": unit, "policy": AUTO, "mistakes": 90.0} for unit in ("0 or 1", "stars")]
     text = report(_rows(), units, command="make exam")
-    assert "## 500 rounds" in text
+    assert "## At most 500 rounds" in text
     assert f"| **{AUTO}** | 90 | 60 | 1.039 | 1.200 |" in text
     assert "| a | auto | 90 | 90 |" in text
 
