@@ -7,6 +7,8 @@ from experiments.exam.settings import AUTO
 from experiments.plots import new_figure, save_figure
 from experiments.tables import Rows
 
+_TICKS = (0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
+
 
 def exam_figure(rows: Rows, out: Path) -> None:
     """Draw one panel per number of rounds: a row of points per policy, one point per table."""
@@ -21,6 +23,8 @@ def exam_figure(rows: Rows, out: Path) -> None:
         ax.axvline(1.0, color="black", linewidth=0.8)
         ax.set_yticks(range(len(names)), names)
         ax.set_xscale("log")
+        ax.set_xticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+        ax.minorticks_off()
         ax.set_xlabel("mistakes over LinUCB's at the best beta in hindsight")
         ax.set_title(f"at most {horizon:,} rounds, one point per table")
     save_figure(figure, out)

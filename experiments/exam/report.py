@@ -127,7 +127,8 @@ def report(
         "Classification tables as bandits: each row is a request, each class an arm with its own theta, and only the class "
         "that was chosen is known to be right or wrong. One pass in random order, nothing is tuned. The numbers are "
         "mistakes, means over the shuffles. Ratios are to LinUCB at the best beta *in hindsight* for each set, which cannot "
-        f"be known in advance. Made by `{command}`.",
+        "be known in advance. Policies that draw from a posterior or keep a history per arm cannot play separate models per "
+        f"arm, so they are not in these tables. Made by `{command}`.",
     ]
     for horizon in sorted({horizon_of(row) for row in rows}):
         parts += ["", f"## At most {horizon:,} rounds", "", _table(rows, horizon)]
@@ -171,7 +172,8 @@ def report(
             "## Against tuned baselines, in the settings of WORTH.md",
             "",
             f"Ratio of regrets on the test problems; geometric mean {geometric_mean(values):.3f}, worst {max(values):.3f}. "
-            "Rewards that drift are scaled but not shifted.",
+            "Rewards that drift are scaled but not shifted. The baselines assume, rightly, that the offset is 0; "
+            "auto has to find it out, and where rewards drift it forgets what it has found.",
             "",
             markdown_table(["setting", "unit", "best tuned baseline", "auto", "ratio", "95%"], lines),
         ]
