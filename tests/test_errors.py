@@ -32,7 +32,7 @@ def test_they_travel_between_processes():
 
 def test_every_class_is_an_error_of_the_package_or_a_warning():
     classes = [value for value in vars(errors).values() if isinstance(value, type)]
-    assert len(classes) == 8
+    assert len(classes) == 9
     for each in classes:
         assert issubclass(each, errors.SoftUCBError | UserWarning)
         assert each.__doc__

@@ -45,7 +45,7 @@ def mistakes(option: str, contexts: Any, label: Any, classes: int, order: Any, s
 
 def main(path: str) -> None:
     """Play every option on every shuffle."""
-    with np.load(path) as file:
+    with np.load(path, allow_pickle=False) as file:
         contexts, label, orders, classes = file["contexts"], file["label"], file["orders"], int(file["classes"])
     for option in OPTIONS:
         start = time.perf_counter()

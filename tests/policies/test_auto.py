@@ -282,4 +282,5 @@ def test_beta_is_learned_in_units_of_the_noise():
         result = fit(policy, problems, horizon=60, estimator="trajectory", steps=6, trajectories=64, compile="native")
         ends.append(torch.tensor(result.betas))
     assert ends[0][-1] < 8.0
-    torch.testing.assert_close(ends[0], ends[1], rtol=1e-3, atol=0)  # rounding grows along a trajectory
+    # the fit of the control variate has a tiny ridge in the unit of its largest input
+    torch.testing.assert_close(ends[0], ends[1], rtol=1e-2, atol=0)

@@ -53,6 +53,17 @@ def test_uniform_decisions_after_others_are_noticed():
     policy.update(torch.eye(3).repeat(20, 1), torch.tensor([1.0, 0.0, 0.0]).repeat(20))
     assert not is_uniform(policy(torch.eye(3)))
     policy.reset()
+    policy.update(torch.eye(3), torch.full((3,), 1e-4))
+    with pytest.warns(UniformWarning):
+        _repeat(lambda: policy(torch.eye(3)), 2 * PATIENCE + 1)
+
+
+def test_a_policy_without_observations_is_not_warned_about():
+    policy = SoftUCBPolicy(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _repeat(lambda: policy(torch.eye(3)), 3 * PATIENCE)
+    policy.update(torch.eye(3), torch.full((3,), 1e-4))
     with pytest.warns(UniformWarning):
         _repeat(lambda: policy(torch.eye(3)), 2 * PATIENCE + 1)
 
@@ -82,14 +93,17 @@ def test_every_request_of_a_batch_must_be_uniform():
 
 def test_heads_and_disjoint_arms_warn_too():
     head = SoftUCBHead(torch.nn.Identity(), SoftUCBPolicy(3))
+    head.policy.update(torch.eye(3), torch.full((3,), 1e-4))
     with pytest.warns(UniformWarning):
         _repeat(lambda: head(torch.eye(3)), PATIENCE)
     arms = DisjointArms(SoftUCBPolicy(2), num_arms=3)
+    arms.update(torch.ones(3, 2), torch.arange(3), torch.full((3,), 1e-4))
     with pytest.warns(UniformWarning):
         _repeat(lambda: arms(torch.ones(2)), PATIENCE)
 
 
 def test_auto_says_what_to_check():
     policy = SoftUCBPolicy.auto(3)
+    policy.update(torch.eye(3), torch.ones(3))
     with pytest.warns(UniformWarning, match="show no difference between the candidates; check that rewards reach"):
         _repeat(lambda: policy(torch.eye(3)), PATIENCE)

@@ -47,6 +47,7 @@ def test_only_what_is_needed_is_there(seeded):
         "running_sums",
         "arm_sums",
         "scales",
+        "offset_width_sq",
     }
     remembered = _fresh(LinPHE(DIM, NUM_ARMS, dtype=torch.double), problem_of("own arms", seeded))
     assert remembered.memory.shape == (38, 3 * NUM_ARMS)

@@ -91,7 +91,7 @@ class DisjointArms(nn.Module):
         if decision is None:
             decision = policy.decide(self._estimate(context, bandit), mask=mask)
         if isinstance(policy, SoftUCBPolicy):
-            policy.watch.note(decision, advice=policy.uniform_advice)
+            policy.watch.note(decision, policy)
         return decision
 
     def _check_context(self, where: str, context: Tensor, bandit: Tensor | None) -> torch.Size:

@@ -161,7 +161,7 @@ class SoftUCBPolicy(SingleRequests):
     ) -> Decision:
         """Decide, as :meth:`BanditPolicy.forward` does; warn once if 100 decisions in a row were uniform."""
         decision = super().forward(arms, mask=mask, bandit=bandit, pending=pending)
-        self.watch.note(decision, advice=self.uniform_advice)
+        self.watch.note(decision, self)
         return decision
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:

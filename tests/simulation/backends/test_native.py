@@ -275,5 +275,5 @@ def test_the_op_refuses_unknown_rules_and_lists_of_another_length(seeded):
     with pytest.raises(RuntimeError, match="settings must have 5 numbers, got 1"):
         _call(given, settings=(1.0,))
     del given["state"]["memory"]
-    with pytest.raises(RuntimeError, match="state must have 12 tensors, got 11"):
+    with pytest.raises(RuntimeError, match="state must have 13 tensors, got 12"):
         _call(given)
