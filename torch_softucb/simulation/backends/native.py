@@ -168,7 +168,7 @@ class Native(Backend):
             assert isinstance(policy, SoftUCBPolicy)
             estimate = self.setup.arms.estimate(state, state.num_observations)
             scale, situation = policy.situated_beta(estimate, mask=self.setup.problem.mask)
-            if situation is not None:
+            if situation is not None and self.setup.scores:
                 situation = situation.repeat(len(num_observations), *[1] * situation.dim())
                 if is_steady(policy):
                     situation[..., -1] = num_observations.view(-1, *[1] * len(batch))
