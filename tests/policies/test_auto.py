@@ -269,6 +269,21 @@ def test_a_head_recommends_the_same_in_stars_and_in_cents():
     assert shown[0].equal(shown[2])
 
 
+def test_users_that_share_scales_are_not_arms():
+    """The summary of a pool is that of an average user; that of arms counts them."""
+    pooled, arms = AutoSoftUCB(2, rows_per_group=None, dtype=D), AutoSoftUCB(2, dtype=D)
+    pooled.reset(batch_shape=(4,))
+    disjoint = DisjointArms(arms, num_arms=4)
+    g = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        x, y = torch.randn(4, 2, dtype=D, generator=g), torch.randn(4, dtype=D, generator=g)
+        pooled.update(x, y)
+        disjoint.update(x, torch.arange(4), y)
+    assert pooled.scales.summary[0, :2].tolist() == [5.0, 1.0]
+    assert arms.scales.summary[0, :2].tolist() == [20.0, 4.0]
+    torch.testing.assert_close(pooled.scales.summary[0, 2:], arms.scales.summary[0, 2:])
+
+
 def test_beta_is_learned_in_units_of_the_noise():
     """From far above and in two units: the same betas, and a smaller regret."""
     ends = []

@@ -109,6 +109,7 @@ class AutoSoftUCB(SoftUCBPolicy):
         if rows_per_group is not None:
             check_integer("AutoSoftUCB", "rows_per_group", rows_per_group, low=1)
         self.rows_per_group = rows_per_group
+        self.rows_are_arms = False  # set by DisjointArms
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -228,7 +229,7 @@ class AutoSoftUCB(SoftUCBPolicy):
         observed = _listed(rows, x, reward, bandit)
         if not len(observed.row):
             return updated_rows(statistics, x, reward, bandit, rule, discount)
-        groups: Groups = group(observed.row, self.rows_per_group or len(rows))
+        groups: Groups = group(observed.row, self.rows_per_group or len(rows), rows_are_arms=self.rows_are_arms)
         start, relative = anchored(rows, self.layout, groups, observed)
         change = updated_rows(start.view_as(statistics), x, relative.view_as(reward), bandit, rule, discount)
         written = torch.arange(len(rows), device=rows.device) if change.rows is None else change.rows

@@ -53,7 +53,7 @@ class DisjointArms(nn.Module):
             )
         self.num_arms = check_integer("DisjointArms", "num_arms", num_arms, low=1)
         if isinstance(policy, AutoSoftUCB):
-            policy.rows_per_group = self.num_arms
+            policy.rows_per_group, policy.rows_are_arms = self.num_arms, True
         self.policy = policy
         self.batch_shape: tuple[int, ...] = ()
         self.reset()

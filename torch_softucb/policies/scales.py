@@ -20,7 +20,8 @@ GROWTH = 0.3  # the scales are estimated again when a group has this share more 
 _MOST_ROWS = 4096  # rows of a group from which the scales are estimated: those with the most observations
 
 SUMMARY = ("num_observations", "num_rows", "explained", "log_rho", "log_det", "shrinkage", "kept")
-"""Numbers about the data of a group when its scales were estimated: observations (discounted); rows in the group; share of
+"""Numbers about the data of a group when its scales were estimated: observations (discounted), of an average bandit; rows
+with a separate theta per bandit, above 1 only for :class:`~torch_softucb.DisjointArms`; share of
 the variance of the rewards that the features explain; log10 of rho over the mean squared length of the features;
 log det(V / rho) / d; squared width over its first value; discounted observations over all observations."""
 
@@ -134,12 +135,14 @@ def next_due(count: Tensor, weight: Tensor) -> Tensor:  # (*G,), (*G,) -> (*G,)
     return count + (GROWTH * weight).floor().clamp(min=1)
 
 
-def estimated(state: RidgeState, count: Tensor) -> RidgeState:  # (*G, S, ...), (*G,)
+def estimated(state: RidgeState, count: Tensor, *, rows_are_arms: bool = False) -> RidgeState:  # (*G, S, ...), (*G,)
     """Estimate the scales of groups of S rows; V and its root are rebuilt with the new ridge weight.
 
     Args:
         state: statistics of all rows of the groups.
         count: number of observations of each group.
+        rows_are_arms: whether the rows of a group are arms of one bandit. Otherwise they are separate bandits, such as
+            users, and the summary describes an average one of them.
     """
     old = unpack_memory(state.memory)
     gram = state.V - torch.diag_embed(old.rho.unsqueeze(-1).expand_as(state.b))
@@ -151,7 +154,8 @@ def estimated(state: RidgeState, count: Tensor) -> RidgeState:  # (*G, S, ...), 
     found = _evidence_scales(sums, pooled=True)
     weight = old.weight.sum(-1)
     shape = (found.explained, found.log_rho, found.log_det, found.shrinkage)
-    summary = torch.stack((weight, torch.full_like(weight, rows), *shape, weight / count), dim=-1)
+    size = (weight, torch.full_like(weight, rows)) if rows_are_arms else (weight / rows, torch.ones_like(weight))
+    summary = torch.stack((*size, *shape, weight / count), dim=-1)
     each = old.weight.shape
     rho = found.rho.unsqueeze(-1).expand(each)
     V = gram + torch.diag_embed(rho.unsqueeze(-1).expand_as(state.b))
@@ -194,20 +198,22 @@ class Groups(NamedTuple):
         member: ``(N,)`` position in ``id`` of each observation's group.
         first: ``(g,)`` position of each group's first observation.
         size: number of rows per group.
+        rows_are_arms: whether they are arms of one bandit; see :func:`estimated`.
     """
 
     id: Tensor  # (g,)
     member: Tensor  # (N,)
     first: Tensor  # (g,)
     size: int
+    rows_are_arms: bool = False
 
 
-def group(row: Tensor, size: int) -> Groups:  # (N,)
+def group(row: Tensor, size: int, *, rows_are_arms: bool = False) -> Groups:  # (N,)
     """Sort observations by group."""
     id, member = torch.unique(row // size, return_inverse=True)
     positions = torch.arange(len(row), device=row.device)
     first = torch.full_like(id, len(row)).scatter_reduce(0, member, positions, "amin")
-    return Groups(id, member, first, size)
+    return Groups(id, member, first, size, rows_are_arms)
 
 
 def anchored(rows: Tensor, layout: RowLayout, groups: Groups, observed: Observed) -> tuple[Tensor, Tensor]:  # (R, size)
@@ -269,6 +275,6 @@ def settled(
     values[torch.searchsorted(ids, heads), layout.memory.start + TOTAL] = count
     if bool(is_due.any()):
         at = torch.searchsorted(ids, due)
-        state = estimated(layout.unpack(values[at]), count[is_due])
+        state = estimated(layout.unpack(values[at]), count[is_due], rows_are_arms=groups.rows_are_arms)
         values[at.flatten()] = pack(state).flatten(0, 1)
     return ids, values
