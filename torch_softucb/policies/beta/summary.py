@@ -140,25 +140,12 @@ class SummaryBeta(BetaModule):
         beta: Tensor = self.init * F.bounded(log_ratio.squeeze(-1), -_MAX_LOG_RATIO, _MAX_LOG_RATIO).exp()
         return beta if self.horizon is None else beta * self._left(situation[..., -1]) ** self.log_decay.exp()
 
-    def over_rounds(
-        self,
-        beta: Tensor,  # (B,)
-        num_observations: Tensor,  # (n,)
-        *,
-        log_decay: Tensor | None = None,  # (B,)
-    ) -> Tensor:  # (n or 1, B)
-        """Return beta in each of several rounds between two estimates of the scales.
-
-        Args:
-            beta: beta in the first of them.
-            num_observations: number of observations before each round.
-            log_decay: separate parameters of the trajectories; by default that of the module.
-        """
+    def over_rounds(self, beta: Tensor, num_observations: Tensor) -> Tensor:  # (B,), (n,) -> (n or 1, B)
+        """Return beta in each of several rounds between two estimates of the scales."""
         if self.horizon is None:
             return beta.reshape(1, -1)
         left = self._left(num_observations)
-        decay = (self.log_decay if log_decay is None else log_decay).exp().reshape(1, -1)
-        return beta.reshape(1, -1) * (left / left[0]).unsqueeze(-1) ** decay
+        return beta.reshape(1, -1) * (left / left[0]).unsqueeze(-1) ** self.log_decay.exp()
 
     def single(self, situation: NDArray[np.floating[Any]]) -> float:  # (F,)
         """Return beta for one situation, in numpy: torch's dispatch would cost more than the arithmetic."""
