@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tests.processes import in_processes
-from torch_softucb import SoftUCBHead, SoftUCBPolicy
+from torch_softucb import GaussianPrior, SoftUCBHead, SoftUCBPolicy
 from torch_softucb.rank_state import rank_state_names
 
 
@@ -56,3 +56,9 @@ def test_ddp_keeps_every_ranks_state_inside_a_model_and_shares_other_buffers():
         assert len(result["open"]) == 10
         assert bool(((result["open"] >> 34) == rank).all())
     assert [int(result["shared"]) for result in ranks] == [0, 0]  # rank 0's, as always in DDP
+
+
+def test_a_prior_is_named_where_there_is_one():
+    model = nn.Sequential(SoftUCBPolicy(2, prior=GaussianPrior.ridge(2)), SoftUCBPolicy(2))
+    kept = {"0.statistics", "0.prior_mean", "0.prior_covariance", "0.prior_numbers", "1.statistics"}
+    assert rank_state_names(model) == kept

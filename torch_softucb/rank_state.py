@@ -26,12 +26,13 @@ def rank_state_names(module: nn.Module) -> set[str]:
         >>> rank_state_names(nn.Sequential(nn.Linear(4, 2), SoftUCBPolicy(2)))
         {'1.statistics'}
     """
-    return {
+    names = {
         f"{path}.{name}" if path else name
         for path, part in module.named_modules(remove_duplicate=False)
         if isinstance(part, RankState)
         for name in part._ddp_params_and_buffers_to_ignore
     }
+    return names & {name for name, _ in module.named_buffers(remove_duplicate=False)}  # a policy may have no prior
 
 
 def _spare_rank_state(parent: nn.Module, name: str, child: Any) -> None:

@@ -14,6 +14,7 @@ from torch_softucb import (
     BootstrappedUCB,
     BootstrapThompson,
     EpsilonGreedy,
+    GaussianPrior,
     LinGiro,
     LinPHE,
     LinTS,
@@ -83,12 +84,29 @@ MEMORY = {  # keep statistics per arm: a fixed number of arms, `update` needs th
     "lin_phe": lambda dim, num_arms, **policy_kwargs: LinPHE(dim, num_arms, reward_low=-1.0, **policy_kwargs),
     "lin_giro": lambda dim, num_arms, **policy_kwargs: LinGiro(dim, num_arms, reward_low=-1.0, **policy_kwargs),
 }
-ALL = (*POLICIES, *LEARNABLE, *AUTO, *PER_BANDIT, *MEMORY)
+PRIOR = {  # every class with a prior, and the policy that it is made from
+    f"{name}_prior": name
+    for name in (
+        *("soft_ucb", "lin_ucb", "lin_ts", "epsilon_greedy", "soft_elim", "soft_ucb_situation", "auto", "auto_summary"),
+        *("exp3", "phased", "bootstrapped_ucb", "bootstrap_thompson", "lin_phe", "lin_giro"),
+    )
+}
+ALL = (*POLICIES, *LEARNABLE, *AUTO, *PER_BANDIT, *MEMORY, *PRIOR)
 SAMPLED = {"lin_ts", "lin_ts_theoretical", "bootstrap_thompson", "lin_phe", "lin_giro"}  # no probabilities in closed form
+SAMPLED |= {name for name, base in PRIOR.items() if base in SAMPLED}
 ONE_PER_CALL = {  # what the tests of several observations per bandit and call cannot use
     "soft_ucb_lagged": "lagged: one decision per bandit and round",
     **dict.fromkeys(MEMORY, "keeps statistics per arm: one decision per bandit and round"),
 }
+ONE_PER_CALL |= {name: ONE_PER_CALL[base] for name, base in PRIOR.items() if base in ONE_PER_CALL}
+
+
+def prior_of(dim, *, seed=3, noise_std=0.6, offset=2.0):
+    """A prior with a dense covariance."""
+    g = torch.Generator().manual_seed(seed)
+    root = torch.randn(dim, dim, generator=g, dtype=torch.double) / 3 + 0.5 * torch.eye(dim)
+    mean = torch.randn(dim, generator=g, dtype=torch.double)
+    return GaussianPrior(mean, root @ root.T, noise_std=noise_std, offset=offset)
 
 
 def _bent(module):
@@ -101,6 +119,9 @@ def _bent(module):
 
 def build(name, dim, *, batch=(), num_arms=NUM_ARMS, **policy_kwargs):
     """The policy of this name for a batch of bandits."""
+    if name in PRIOR:
+        policy_kwargs.pop("ridge_alpha", None)
+        return build(PRIOR[name], dim, batch=batch, num_arms=num_arms, prior=prior_of(dim), **policy_kwargs)
     if name in AUTO:
         policy_kwargs.pop("ridge_alpha", None)  # it is estimated
     with torch.random.fork_rng():
@@ -164,7 +185,7 @@ class Case:
 
     @property
     def fixed_arms(self):
-        return self.name in MEMORY
+        return PRIOR.get(self.name, self.name) in MEMORY
 
     @property
     def tolerance(self):
@@ -207,6 +228,8 @@ class Case:
     def skip_estimated_ridge(self):
         if self.name in AUTO:
             pytest.skip("its ridge weight is estimated from the rewards: tests/policies/test_auto.py")
+        if self.name in PRIOR:
+            pytest.skip("its prior replaces the ridge weight: tests/policies/test_prior.py")
 
     def skip_without_probs(self):
         if self.sampled:

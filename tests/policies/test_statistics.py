@@ -32,7 +32,8 @@ def test_a_checkpoint_brings_its_own_batch():
 def test_settings_and_repr():
     statistics = RidgeStatistics(3, ridge_alpha=0.5, refresh_every=7, dtype=torch.double)
     cpu = torch.empty(0).device
-    assert statistics.settings == {"ridge_alpha": 0.5, "refresh_every": 7, "device": cpu, "dtype": torch.double}
+    settings = {"ridge_alpha": 0.5, "refresh_every": 7, "prior": None, "device": cpu, "dtype": torch.double}
+    assert statistics.settings == settings
     assert repr(statistics) == "RidgeStatistics(dim=3, ridge_alpha=0.5, batch_shape=())"
 
 

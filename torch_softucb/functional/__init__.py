@@ -19,6 +19,7 @@ from torch_softucb.functional.dual import (
 )
 from torch_softucb.functional.evidence import LinearPosterior, bayesian_ridge
 from torch_softucb.functional.gradient import expected_reward, reward_and_gradient
+from torch_softucb.functional.hierarchical_ridge import HierarchicalRidge, evidence_prior
 from torch_softucb.functional.index import soft_ucb_index
 from torch_softucb.functional.objective import (
     Objective,
@@ -66,6 +67,7 @@ from torch_softucb.functional.softmax import arm_probabilities, coldness, greedy
 __all__ = [
     "DualStep",
     "Evaluation",
+    "HierarchicalRidge",
     "LinearPosterior",
     "Objective",
     "OnlineGradient",
@@ -92,6 +94,7 @@ __all__ = [
     "enough_to_fit",
     "error_scale",
     "estimated_coverage",
+    "evidence_prior",
     "evidence_scales",
     "expected_regret",
     "expected_reward",

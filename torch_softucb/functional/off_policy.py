@@ -220,11 +220,23 @@ def cross_fitted_rewards(
 def _evaluation(terms: Tensor, weights: Tensor, confidence: float) -> Evaluation:  # (n,), (n,)
     """Mean of the terms with a normal confidence interval."""
     check_number("off-policy evaluation", "confidence", confidence, low=0.0, high=1.0, open_low=True)
-    value = terms.mean()
-    std_error = terms.std() / len(terms) ** 0.5
+    of_weights = torch.stack((weights.sum(), weights.square().sum()))
+    deviations = terms.var() * (len(terms) - 1)
+    return _evaluation_of_moments(terms.new_tensor(len(terms)), terms.mean(), deviations, of_weights, confidence)
+
+
+def _evaluation_of_moments(
+    count: Tensor,  # ()
+    mean: Tensor,  # ()
+    deviations: Tensor,  # (), sum of the squared deviations from the mean
+    weights: Tensor,  # (2,), sum of the weights and sum of their squares
+    confidence: float,
+) -> Evaluation:
+    """Return the evaluation from the moments of n terms. Arguments are not checked."""
+    std_error = (deviations / (count - 1) / count).sqrt()
     half = NormalDist().inv_cdf(0.5 + confidence / 2) * std_error
-    size = weights.sum().square() / weights.square().sum().clamp(min=torch.finfo(weights.dtype).tiny)
-    return Evaluation(value, std_error, value - half, value + half, size)
+    size = weights[0].square() / weights[1].clamp(min=torch.finfo(weights.dtype).tiny)
+    return Evaluation(mean, std_error, mean - half, mean + half, size)
 
 
 def _checked_weights(where: str, reward: Tensor, arm: Tensor, propensity: Tensor, target_probs: Tensor) -> Tensor:  # (n,)

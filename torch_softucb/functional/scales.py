@@ -103,16 +103,21 @@ def evidence_scales(sums: RegressionSums, *, pooled: bool = False) -> Scales:
         (7.0, 0.5, 0.8)
     """
     where = "evidence_scales"
-    d, batch = sums.sum_x.shape[-1:], sums.num_observations.shape
+    batch = sums.num_observations.shape
     if pooled:
         check_shape(where, "num_observations", batch, len(batch) > 0, "(*G, n) if the scales are pooled")
+    check_sums(where, sums)
+    return _evidence_scales(sums, pooled=pooled)
+
+
+def check_sums(where: str, sums: RegressionSums) -> None:
+    """Check that sums are float64, finite, and of one batch of bandits."""
+    d, batch = sums.sum_x.shape[-1:], sums.num_observations.shape
     for name, value in sums._asdict().items():
         check_float_tensor(where, name, value, dtype=torch.float64)
-        trailing = {"sum_x": d, "moment": d, "gram": (*d, *d)}.get(name, ())
-        expected = (*batch, *trailing)
+        expected = (*batch, *{"sum_x": d, "moment": d, "gram": (*d, *d)}.get(name, ()))
         check_shape(where, name, value.shape, value.shape == expected, str(tuple(expected)))
         check_finite(where, name, value)
-    return _evidence_scales(sums, pooled=pooled)
 
 
 def _evidence_scales(sums: RegressionSums, *, pooled: bool) -> Scales:

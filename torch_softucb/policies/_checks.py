@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torch_softucb.checks import check_arm_ids, check_finite, check_float_tensor, check_integer, check_shape, values_readable
 from torch_softucb.errors import NumericalError
+from torch_softucb.policies.prior import GaussianPrior
 
 if TYPE_CHECKING:
     from torch_softucb.policies.decision import Decision
@@ -51,6 +52,19 @@ def check_batch_shape(where: str, batch_shape: Sequence[int]) -> None:
         raise TypeError(f"{where}: batch_shape must be a tuple of sizes, such as (1024,) or (), got {batch_shape!r}")
     for size in batch_shape:
         check_integer(where, "batch_shape", size, low=1)
+
+
+def check_prior(where: str, prior: object, dim: int, ridge_alpha: float) -> None:
+    """Require a prior over the features of a policy, and no ridge weight next to it."""
+    if not isinstance(prior, GaussianPrior):
+        raise TypeError(f"{where}: prior must be a GaussianPrior or None, got {type(prior).__name__}")
+    if prior.dim != dim:
+        raise ValueError(f"{where}: prior must be over the policy's {dim} features, got one over {prior.dim}")
+    if ridge_alpha != 1.0:
+        raise ValueError(
+            f"{where}: ridge_alpha must not be given together with prior, which has its own V_0, got {ridge_alpha}; "
+            "use one of the two (GaussianPrior.ridge(dim, alpha) is the same as ridge_alpha)"
+        )
 
 
 def check_arms(where: str, shape: torch.Size, rows: torch.Size, dim: int) -> None:

@@ -16,7 +16,10 @@ from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.beta.summary import PRETRAINED_AUTO, SummaryBeta
 from torch_softucb.policies.decision import Decision, Estimate
 from torch_softucb.policies.estimates import estimate_arms
+from torch_softucb.policies.prior import GaussianPrior
+from torch_softucb.policies.prior_scales import summarised
 from torch_softucb.policies.scales import (
+    NOISE_STD,
     SCALE_SUMS,
     SUM_X,
     SUMMARY_START,
@@ -24,6 +27,7 @@ from torch_softucb.policies.scales import (
     Observed,
     ScaleMemory,
     anchored,
+    estimated,
     fresh_memory,
     group,
     impossible,
@@ -39,6 +43,7 @@ class AutoKwargs(TypedDict, total=False):
     """Keyword arguments that the policy accepts; see :class:`~torch_softucb.BanditPolicy` for their meaning."""
 
     refresh_every: int
+    prior: GaussianPrior | None
     device: torch.device | str | None
     dtype: torch.dtype | None
 
@@ -56,6 +61,9 @@ class AutoSoftUCB(SoftUCBPolicy):
     without a unit. Rewards a y + c and features s Q x, with a, s > 0 and a rotation Q, lead to the same decisions as y and
     x. While the noise is not known (fewer than three rewards, or all of them equal), arms are ranked by width alone.
 
+    With a ``prior``, offset, noise and the distribution of theta are the prior's from the first decision on, and nothing is
+    estimated but the inputs of beta.
+
     Args:
         dim: number of features d.
         beta_init: initial beta, as in :class:`~torch_softucb.SoftUCBPolicy`, in units of the noise.
@@ -65,7 +73,7 @@ class AutoSoftUCB(SoftUCBPolicy):
         rows_per_group: number of consecutive bandits of the batch that share their scales, because their rewards have the
             same unit: 1 for separate scales, None for one set for all (users of one product), K for the arms of
             :class:`~torch_softucb.DisjointArms`, which sets it.
-        **policy_kwargs: ``refresh_every``, ``device``, ``dtype``, as in :class:`~torch_softucb.BanditPolicy`.
+        **policy_kwargs: ``refresh_every``, ``prior``, ``device``, ``dtype``, as in :class:`~torch_softucb.BanditPolicy`.
 
     Example:
         >>> policy = AutoSoftUCB(dim=2, beta_init=1.0)
@@ -125,6 +133,13 @@ class AutoSoftUCB(SoftUCBPolicy):
     def _initial_memory(cls, dim: int, module: BetaModule | None) -> Tensor | None:  # (M,)
         return fresh_memory(dim)
 
+    def fresh_memory(self, batch_shape: tuple[int, ...] = ()) -> Tensor:  # (*batch_shape, M)
+        """Memory of bandits without observations; with a prior, the noise is known."""
+        memory = super().fresh_memory(batch_shape).double()
+        if self.prior is not None:
+            memory[..., NOISE_STD] = self.prior.noise_std
+        return memory
+
     def impossible_memory(self, memory: Tensor) -> Tensor:  # (n, M) -> (n,)
         """Return which rows hold sums or scales that no sequence of updates leads to."""
         return impossible(memory)
@@ -154,7 +169,8 @@ class AutoSoftUCB(SoftUCBPolicy):
     @property
     def offset(self) -> Tensor | None:  # (*B,), or () if pooled
         """Offset c that was found, in the unit of the rewards; NaN where it is not known, None if nowhere."""
-        return self._per_group(self.scales.anchor + self.scales.offset)
+        known = 0.0 if self.prior is None else self.prior.offset
+        return self._per_group(self.scales.anchor + self.scales.offset + known)
 
     @property
     def noise_std(self) -> Tensor | None:  # (*B,), or () if pooled
@@ -163,7 +179,12 @@ class AutoSoftUCB(SoftUCBPolicy):
 
     @property
     def prior_std(self) -> Tensor | None:  # (*B,), or () if pooled
-        """Standard deviation of each component of theta that was found; NaN or None as for ``offset``."""
+        """Standard deviation of each component of theta that was found; NaN or None as for ``offset``.
+
+        With a prior, the root mean square of the components' deviations.
+        """
+        if self.prior is not None:
+            return self._per_group(self.prior.covariance.diagonal().mean().sqrt().expand(self.batch_shape))
         return self._per_group(self.scales.noise_std / self.scales.rho.sqrt())
 
     def _estimate(self, where: str, arms: Tensor, bandit: Tensor | None, pending: Tensor | None = None) -> Estimate:
@@ -185,7 +206,7 @@ class AutoSoftUCB(SoftUCBPolicy):
     def _decide_one(self, where: str, row: Tensor, arms: Tensor, mask: Tensor | None) -> Decision | None:
         if not self.has_single_beta:
             return None
-        found, numbers = auto_fast_path.estimate(row, arms, self.layout), row.numpy()
+        found, numbers = auto_fast_path.estimate(row, arms, self.layout, self.prior), row.numpy()
         count = float(numbers[self.layout.num_observations])
         return self.choose_one(where, arms, mask, found, numbers[self.layout.memory], count)
 
@@ -213,7 +234,7 @@ class AutoSoftUCB(SoftUCBPolicy):
         return self._choose(where, features, mask, found, beta, situation=torch.from_numpy(situation))
 
     def _observe_one(self, row: Tensor, x: Tensor, reward: Tensor, decision: Decision | None) -> fast_path.Array | None:
-        return auto_fast_path.observed(row, x, reward, self.refresh_every, self.layout)
+        return auto_fast_path.observed(row, x, reward, self.refresh_every, self.layout, self.prior)
 
     def _change(
         self,
@@ -230,10 +251,12 @@ class AutoSoftUCB(SoftUCBPolicy):
         if not len(observed.row):
             return updated_rows(statistics, x, reward, bandit, rule, discount)
         groups: Groups = group(observed.row, self.rows_per_group or len(rows), rows_are_arms=self.rows_are_arms)
-        start, relative = anchored(rows, self.layout, groups, observed)
+        start, relative, estimate = rows, observed.reward, summarised
+        if self.prior is None:
+            (start, relative), estimate = anchored(rows, self.layout, groups, observed), estimated
         change = updated_rows(start.view_as(statistics), x, relative.view_as(reward), bandit, rule, discount)
         written = torch.arange(len(rows), device=rows.device) if change.rows is None else change.rows
-        ids, new = settled(start, written, change.new.reshape(-1, self.layout.size), self.layout, groups)
+        ids, new = settled(start, written, change.new.reshape(-1, self.layout.size), self.layout, groups, estimate)
         if change.rows is None:
             return Change(None, statistics, new.view_as(statistics))
         return Change(ids, rows[ids], new)

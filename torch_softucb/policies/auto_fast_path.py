@@ -12,6 +12,8 @@ from torch import Tensor
 from torch_softucb.functional.scales import ALL_EQUAL, CAUTION, FEWEST, FINE, HIGH, LOW, NOISE_FLOOR, SPREAD
 from torch_softucb.policies import fast_path
 from torch_softucb.policies.fast_path import ArmEstimate, Array
+from torch_softucb.policies.prior import GaussianPrior
+from torch_softucb.policies.prior_scales import summarise_one
 from torch_softucb.policies.rows import LONG_SQ, RowLayout
 from torch_softucb.policies.scales import (
     DUE,
@@ -43,12 +45,21 @@ class _Sums(NamedTuple):
     spread: float
 
 
-def estimate(row: Tensor, arms: Tensor, layout: RowLayout) -> ArmEstimate:  # (size,), (K, d)
+def estimate(
+    row: Tensor,  # (size,)
+    arms: Tensor,  # (K, d)
+    layout: RowLayout,
+    prior: GaussianPrior | None = None,
+) -> ArmEstimate:
     """Return the mean of each arm relative to the offset, its width in the unit of the rewards, and the offset."""
     numbers, dim = row.numpy(), layout.dim
     memory = numbers[layout.memory]
     root = numbers[layout.root].reshape(dim, dim)
     x = arms.numpy().astype(np.float64)
+    if prior is not None:  # the offset is known and the noise too
+        w = x @ prior.arrays.factor @ root
+        found = ArmEstimate(w @ (numbers[layout.b] @ root), np.sqrt(np.vecdot(w, w)) * prior.noise_std)
+        return fast_path.with_prior(found, x, prior)
     w = x @ root
     slope = 1 - x @ memory[SUM_X + dim :]  # of an arm's mean with respect to the offset
     width = np.sqrt(np.vecdot(w, w) + memory[OFFSET_VARIANCE] * slope * slope)
@@ -65,36 +76,44 @@ def observed(
     reward: Tensor,  # ()
     refresh_every: int,
     layout: RowLayout,
+    prior: GaussianPrior | None = None,
 ) -> Array | None:  # (size,)
     """Return the statistics of one bandit after one more observation, with new scales if they are due.
 
     Returns:
-        None for the first observation, which sets the anchor, if the reward needs a gradient, if a number is not finite or
-        huge, or if a refresh is due.
+        None for the first observation, which sets the anchor (unless there is a prior), if the reward needs a gradient, if
+        a number is not finite or huge, or if a refresh is due.
     """
     row = statistics.numpy()
     total = float(row[layout.memory][TOTAL]) + 1
-    if total == 1:
+    if total == 1 and prior is None:
         return None
-    new = added(row, x, reward, refresh_every, layout)
+    new = added(row, x, reward, refresh_every, layout, prior)
     if new is None:
         return None
     memory = new[layout.memory]
     memory[TOTAL] = total
     if total >= memory[DUE]:
-        _rescale(new, layout)
+        _rescale(new, layout) if prior is None else summarise_one(new, layout)
     return new if math.isfinite(np.add.reduce(new)) else None
 
 
-def added(row: Array, x: Tensor, reward: Tensor, refresh_every: int, layout: RowLayout) -> Array | None:
-    """Return the statistics of one row, ``(size,)``, with one more observation in its sums; the scales stay as they are.
+def added(
+    row: Array,  # (size,)
+    x: Tensor,  # (d,)
+    reward: Tensor,  # ()
+    refresh_every: int,
+    layout: RowLayout,
+    prior: GaussianPrior | None = None,
+) -> Array | None:  # (size,)
+    """Return the statistics of one row with one more observation in its sums; the scales stay as they are.
 
     Returns:
         None if the reward needs a gradient, if a number is not finite or huge, or if a refresh is due.
     """
     if reward.requires_grad:
         return None
-    wide, number = x.numpy().astype(np.float64), reward.item()
+    wide, number = fast_path.observation(x, reward, prior)
     refresh = (row[layout.num_observations] + 1) % refresh_every == 0
     if refresh or not math.isfinite(number) or not wide @ wide <= LONG_SQ:
         return None

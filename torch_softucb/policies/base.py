@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from torch_softucb.policies._checks import (
     check_remembered,
 )
 from torch_softucb.policies.decision import Decision, Estimate, NativeRule
-from torch_softucb.policies.estimates import estimate_arms, running_sums
+from torch_softucb.policies.estimates import estimate_arms, running_sums, with_prior
 from torch_softucb.policies.guard import load_whole
 from torch_softucb.policies.statistics import RidgeStatistics
 from torch_softucb.policies.updates import REWARD_SUMS, Change, MemorySums, UpdateRule, updated_rows
@@ -34,10 +34,14 @@ class BanditPolicy(RidgeStatistics, ABC):
         dim: number of features d.
         ridge_alpha: ridge weight alpha; V starts as alpha I.
         refresh_every: number of single observations after which a bandit's cached inverse is recomputed from V.
+        prior: :class:`~torch_softucb.GaussianPrior` of every bandit, instead of ``ridge_alpha``. ``statistics`` are then
+            sums of whitened features and centred rewards, see :mod:`torch_softucb.policies.prior`.
         device: device of statistics and parameters.
         dtype: dtype of arms, rewards and decisions. Statistics are float64 in any case.
         memory: ``(M,)`` initial value of what the policy keeps per bandit in addition to the ridge statistics.
     """
+
+    memory_is_centred: ClassVar[bool] = True  # whether `remember` gets rewards relative to what the prior predicts
 
     @abstractmethod
     def decide(
@@ -111,7 +115,16 @@ class BanditPolicy(RidgeStatistics, ABC):
             decision = self._decide_one(where, statistics, arms, mask)
             if decision is not None:
                 return decision
-        return self.decide(self._estimate(where, arms, bandit, pending), mask=mask, bandit=bandit)
+        return self.decide(self.estimate(where, arms, bandit, pending), mask=mask, bandit=bandit)
+
+    def estimate(self, where: str, arms: Tensor, bandit: Tensor | None = None, pending: Tensor | None = None) -> Estimate:
+        """Estimate the arms of arguments that have been checked; those of :meth:`forward`."""
+        prior = self._prior
+        if prior is None:
+            return self._estimate(where, arms, bandit, pending)
+        if pending is not None:
+            pending = prior.whiten(prior.whiten(pending.double()).mT)
+        return with_prior(self._estimate(where, prior.whiten(arms), bandit, pending), prior, arms)
 
     def _rows(self, bandit: Tensor | None) -> Tensor:  # (N,) -> (*B, size) or (N, size)
         """Return the statistics behind a decision, which no later update writes to."""
@@ -221,7 +234,7 @@ class BanditPolicy(RidgeStatistics, ABC):
         elif discount == 1.0 and fast_path.applies(statistics, x, dims=1):
             row = self._observe_one(statistics, x, reward, decision)
             if row is not None:
-                return Change(None, statistics, _from_numpy(row))
+                return Change(None, statistics, fast_path.as_tensor(row))
         check_finite(where, "x", x)
         check_finite(where, "reward", reward)
         rule = UpdateRule(
@@ -234,6 +247,11 @@ class BanditPolicy(RidgeStatistics, ABC):
         )
         with torch.inference_mode(False), torch.no_grad():
             x, reward = x.double(), reward.double()
+            if self._prior is not None:
+                if remember is not None and not self.memory_is_centred:
+                    given = partial(remember, reward=reward)
+                    rule = rule._replace(remember=lambda memory, reward: given(memory))
+                x, reward = self._prior.whiten(x), self._prior.residual(x, reward)
             if statistics.dim() == 1 and reward.dim():
                 x, reward = x.reshape(-1, self.dim), reward.reshape(-1)
             change = self._change(statistics, x, reward, bandit, rule, discount)
@@ -263,7 +281,7 @@ class BanditPolicy(RidgeStatistics, ABC):
         if self.memory_sums is not None:
             return None
         gamma = self._next_gamma(decision, row[self.layout.gamma]).item() if self.carries_gamma else None
-        return fast_path.observed(row, x, reward, gamma, self.refresh_every, self.layout)
+        return fast_path.observed(row, x, reward, gamma, self.refresh_every, self.layout, self._prior)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         with self.guard.lock:
@@ -275,10 +293,3 @@ class BanditPolicy(RidgeStatistics, ABC):
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Load a state as a whole, or raise and change nothing; the arguments are those of ``torch.nn.Module``."""
         return load_whole(self.guard, self, lambda: super(BanditPolicy, self).load_state_dict(state_dict, strict, assign))
-
-
-def _from_numpy(row: fast_path.Array) -> Tensor:  # (size,)
-    if not torch.is_inference_mode_enabled():
-        return torch.from_numpy(row)
-    with torch.inference_mode(False):
-        return torch.from_numpy(row)

@@ -27,8 +27,8 @@ class BootstrapThompson(ArmPolicy):
     Args:
         dim: number of features d.
         num_arms: number of arms K.
-        prior_std: standard deviation of the entries of theta_0.
-        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+        prior_std: standard deviation of the entries of theta_0; with a prior, theta_0 ~ N(m, prior_std^2 V_0^-1).
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``prior``, ``device``, ``dtype``, as in
             :class:`~torch_softucb.BanditPolicy`.
 
     I. Osband, B. Van Roy: Bootstrapped Thompson sampling and deep exploration, 2015; linear version.
@@ -58,12 +58,12 @@ class BootstrapThompson(ArmPolicy):
         count, total, squares = self._moments_of(estimate)
         mean = total / count.clamp(min=1)
         spread = (squares - count * mean.square()).clamp(min=0).sqrt()  # of an arm's rewards around their mean
-        draw = partial(_draw_index, estimate.arms, count, mean, spread, self.ridge_alpha, self.prior_std)
+        draw = partial(_draw_index, estimate, count, mean, spread, self.ridge_alpha, self.prior_std)
         return sampled_decision("BootstrapThompson", estimate, mask, draw, num_normals=self.normals_per_decision)
 
 
 def _draw_index(
-    arms: Tensor,  # (*B, K, d)
+    estimate: Estimate,
     count: Tensor,  # (*B, K)
     mean: Tensor,  # (*B, K)
     spread: Tensor,  # (*B, K)
@@ -71,11 +71,11 @@ def _draw_index(
     prior_std: float,
     z: Tensor,  # (*B, 2 K + d)
 ) -> Tensor:  # (*B, K)
+    arms = estimate.arms
     k, d = arms.shape[-2:]
     weight = (count + count.sqrt() * z[..., :k]).clamp(min=0)
     reward = weight * mean + spread * z[..., k : 2 * k]
     eye = alpha * torch.eye(d, dtype=arms.dtype, device=arms.device)
     V = eye + arms.mT @ (weight.unsqueeze(-1) * arms)
     b = (arms.mT @ reward.unsqueeze(-1)).squeeze(-1) + alpha * prior_std * z[..., 2 * k :]
-    index: Tensor = (arms @ torch.linalg.solve_ex(V, b)[0].unsqueeze(-1)).squeeze(-1)
-    return index
+    return estimate.with_prior_mean((arms @ torch.linalg.solve_ex(V, b)[0].unsqueeze(-1)).squeeze(-1))

@@ -27,7 +27,7 @@ class BootstrappedUCB(ArmPolicy):
         num_arms: number of arms K.
         split: share of the failure probability that goes to the correction; delta of the original paper.
         subgaussian_r: R of the reward noise, in the correction.
-        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``prior``, ``device``, ``dtype``, as in
             :class:`~torch_softucb.BanditPolicy`.
 
     B. Hao, Y. Abbasi-Yadkori, Z. Wen, G. Cheng: Bootstrapping upper confidence bound, NeurIPS 2019; linear version.
@@ -57,8 +57,8 @@ class BootstrappedUCB(ArmPolicy):
     def deviation(self, estimate: Estimate) -> Tensor:  # (*B, K)
         """Return the standard deviation of each arm's bootstrapped mean, given the history."""
         count, total, squares = self._moments_of(estimate)
-        mu_hat = estimate.mu_hat
-        residual_sq = (squares - 2 * mu_hat * total + count * mu_hat.square()).clamp(min=0)
+        learned = estimate.learned_mean
+        residual_sq = (squares - 2 * learned * total + count * learned.square()).clamp(min=0)
         return (gram(estimate).square() @ residual_sq.unsqueeze(-1)).squeeze(-1).sqrt()
 
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
@@ -69,4 +69,6 @@ class BootstrappedUCB(ArmPolicy):
         quantile = torch.special.ndtri(1 - fail * (1 - self.split))
         correction = torch.sqrt(2 * torch.log(1 / fail) * torch.log(2 / (fail * self.split)))
         index = mu_hat + quantile * deviation + self.subgaussian_r * width.square() * correction
-        return Decision(probs=_greedy_probabilities(index, mask), index=index, mu_hat=mu_hat, width=width, mask=mask)
+        return Decision(
+            probs=_greedy_probabilities(index, mask), index=index, mu_hat=estimate.reported_mean, width=width, mask=mask
+        )

@@ -27,9 +27,12 @@ class Estimate(NamedTuple):
         memory: ``(*B, M)`` additional statistics of the policy; M is 0 for most policies.
         running_sums: ``(*B, 3)`` number of observations (discounted), their residual sum of squares and
             log det(V / alpha); None unless the policy keeps them.
-        offset: ``(*B,)`` what ``mu_hat`` is relative to; None if it is 0. Only policies that estimate it have one.
+        offset: ``(*B,)`` what ``mu_hat`` is relative to; None if it is 0: only policies that estimate it,
+            or have a prior, have one.
         summary: ``(*B, S)`` dimensionless numbers about the data so far, named in
             :data:`~torch_softucb.policies.scales.SUMMARY`; None unless the policy estimates its scales.
+        prior_mean: ``(*B, K)`` part of ``mu_hat`` that comes from the prior, x . m; None without a prior. ``arms``,
+            ``root`` and ``memory`` are then in whitened coordinates, see :mod:`torch_softucb.policies.prior`.
     """
 
     mu_hat: Tensor  # (*B, K)
@@ -43,6 +46,22 @@ class Estimate(NamedTuple):
     running_sums: Tensor | None = None  # (*B, 3)
     offset: Tensor | None = None  # (*B,)
     summary: Tensor | None = None  # (*B, S)
+    prior_mean: Tensor | None = None  # (*B, K)
+
+    @property
+    def learned_mean(self) -> Tensor:  # (*B, K)
+        """Estimated mean of the centred rewards of each arm: ``mu_hat`` without the part that the prior predicts."""
+        return self.mu_hat if self.prior_mean is None else self.mu_hat - self.prior_mean
+
+    def centred(self, reward: float) -> Tensor | float:  # (*B, K)
+        """Return a reward relative to what the prior predicts for each arm, as ``memory`` has them."""
+        if self.prior_mean is None or self.offset is None:
+            return reward
+        return reward - self.offset.unsqueeze(-1) - self.prior_mean
+
+    def with_prior_mean(self, index: Tensor) -> Tensor:  # (*B, K) -> (*B, K)
+        """Return an index that was computed from centred rewards in the unit of ``mu_hat``."""
+        return index if self.prior_mean is None else index + self.prior_mean
 
     @property
     def reported_mean(self) -> Tensor:  # (*B, K)

@@ -1,5 +1,7 @@
 """Arms without features: each arm has its own linear model of the context."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -11,7 +13,8 @@ from torch_softucb.policies._checks import check_bandit, check_batch_shape, chec
 from torch_softucb.policies.auto import AutoSoftUCB, in_units
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision, Estimate
-from torch_softucb.policies.estimates import running_sums
+from torch_softucb.policies.estimates import running_sums, with_prior
+from torch_softucb.policies.prior import GaussianPrior
 from torch_softucb.policies.rows import RidgeState
 from torch_softucb.policies.scales import unpack_memory
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
@@ -58,12 +61,17 @@ class DisjointArms(nn.Module):
         self.batch_shape: tuple[int, ...] = ()
         self.reset()
 
-    def reset(self, *, batch_shape: tuple[int, ...] = ()) -> None:
-        """Discard all statistics and start with one bandit, ``()``, or a batch of independent ones, ``(num_bandits,)``."""
+    def reset(self, *, batch_shape: tuple[int, ...] = (), prior: GaussianPrior | Literal["keep"] | None = "keep") -> None:
+        """Discard all statistics and start again.
+
+        Args:
+            batch_shape: one bandit, ``()``, or a batch of independent ones, ``(num_bandits,)``.
+            prior: prior of every theta_k, as in ``policy.reset``.
+        """
         check_batch_shape("DisjointArms.reset", batch_shape)
         if len(batch_shape) > 1:
             raise ValueError(f"DisjointArms.reset: batch_shape must be () or (num_bandits,), got {tuple(batch_shape)}")
-        self.policy.reset(batch_shape=(self.num_arms * (batch_shape[0] if batch_shape else 1),))
+        self.policy.reset(batch_shape=(self.num_arms * (batch_shape[0] if batch_shape else 1),), prior=prior)
         self.batch_shape = tuple(batch_shape)
 
     def forward(
@@ -119,7 +127,8 @@ class DisjointArms(nn.Module):
         policy, state = self.policy, self._states(bandit)
         scales = unpack_memory(state.memory) if isinstance(policy, AutoSoftUCB) else None
         b = state.b if scales is None else state.b - scales.offset.unsqueeze(-1) * scales.sum_x  # sum x (y - c)
-        x = context.double().unsqueeze(-2).unsqueeze(-2)  # (*N, 1, 1, d): one "arm" per row of statistics
+        wide = context.double() if policy.prior is None else policy.prior.whiten(context.double())
+        x = wide.unsqueeze(-2).unsqueeze(-2)  # (*N, 1, 1, d): one "arm" per row of statistics
         x = x.expand(*context.shape[:-1], *b.shape[-2:-1], 1, -1)
         mu_hat, width = (value.squeeze(-1) for value in _ridge_estimate(x, state.root, b))
         if scales is not None:
@@ -139,11 +148,10 @@ class DisjointArms(nn.Module):
             memory=state.memory,
             running_sums=sums,
         )
-        if scales is None:
-            return estimate
-        return in_units(
-            estimate, type(scales)(*(value[..., 0, :] if value.dim() == b.dim() else value[..., 0] for value in scales))
-        )
+        if scales is not None:
+            head = type(scales)(*(value[..., 0, :] if value.dim() == b.dim() else value[..., 0] for value in scales))
+            estimate = in_units(estimate, head)
+        return estimate if policy.prior is None else with_prior(estimate, policy.prior, context.unsqueeze(-2))
 
     def update(
         self,

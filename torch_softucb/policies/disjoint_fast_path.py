@@ -12,13 +12,28 @@ from torch_softucb.policies.auto import AutoSoftUCB
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.policies.decision import Decision
 from torch_softucb.policies.fast_path import ArmEstimate, Array
+from torch_softucb.policies.prior import GaussianPrior
 from torch_softucb.policies.rows import RowLayout
 from torch_softucb.policies.scales import DUE, NOISE_STD, OFFSET, OFFSET_VARIANCE, SUM_X, TOTAL
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 
 
-def estimate(rows: Array, x: Array, layout: RowLayout, *, has_scales: bool) -> ArmEstimate:  # (K, size), (d,)
+def estimate(
+    rows: Array,  # (K, size)
+    context: Array,  # (d,)
+    layout: RowLayout,
+    *,
+    has_scales: bool,
+    prior: GaussianPrior | None = None,
+) -> ArmEstimate:
     """Return the mean and width of each arm for one context; with scales, as :func:`auto_fast_path.estimate` has them."""
+    if prior is None:
+        return _estimate(rows, context, layout, has_scales=has_scales)
+    found = _estimate(rows, context @ prior.arrays.factor, layout, has_scales=has_scales)
+    return fast_path.with_prior(found, context, prior)
+
+
+def _estimate(rows: Array, x: Array, layout: RowLayout, *, has_scales: bool) -> ArmEstimate:  # (K, size), (d,)
     dim = layout.dim
     roots, b = rows[:, layout.root].reshape(-1, dim, dim), rows[:, layout.b]
     w = x @ roots  # (K, d)
@@ -52,7 +67,8 @@ def decide(where: str, policy: BanditPolicy, context: Tensor, mask: Tensor | Non
     with policy.guard.lock:  # updates write to the rows in place
         policy.guard.recover()
         rows = policy.statistics.numpy()
-        found = estimate(rows, context.numpy().astype(np.float64), policy.layout, has_scales=has_scales)
+        x, prior = context.numpy().astype(np.float64), policy.prior
+        found = estimate(rows, x, policy.layout, has_scales=has_scales, prior=prior)
         count = float(np.add.reduce(rows[:, policy.layout.num_observations]))
         head = rows[0, policy.layout.memory].copy()
     return policy.choose_one(where, context, mask, found, head, count)
@@ -70,13 +86,14 @@ def update(policy: BanditPolicy, context: Tensor, arm: Tensor, reward: Tensor) -
         if not isinstance(policy, AutoSoftUCB):
             if policy.memory_sums is not None:
                 return False
-            new = fast_path.observed(policy.statistics[row], context, reward, None, policy.refresh_every, layout)
+            every, prior = policy.refresh_every, policy.prior
+            new = fast_path.observed(policy.statistics[row], context, reward, None, every, layout, prior)
             total = None
         else:
             total = float(rows[0, at]) + 1
             if total == 1 or total >= rows[0, layout.memory.start + DUE]:  # anchors and scales are set in torch
                 return False
-            new = auto_fast_path.added(rows[row], context, reward, policy.refresh_every, layout)
+            new = auto_fast_path.added(rows[row], context, reward, policy.refresh_every, layout, policy.prior)
         if new is None:
             return False
         old, old_total = rows[row].copy(), None if total is None else total - 1

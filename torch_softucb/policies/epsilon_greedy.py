@@ -19,7 +19,7 @@ class EpsilonGreedy(BanditPolicy):
     Args:
         dim: number of features d.
         epsilon: probability of a uniformly random arm.
-        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``prior``, ``device``, ``dtype``, as in
             :class:`~torch_softucb.BanditPolicy`.
 
     R. S. Sutton, A. G. Barto: Reinforcement Learning, 2nd ed. 2018, ch. 2.
@@ -49,4 +49,4 @@ class EpsilonGreedy(BanditPolicy):
         greedy = _greedy_probabilities(mu_hat, mask)
         allowed = torch.ones_like(greedy) if mask is None else mask.expand(greedy.shape).to(greedy.dtype)
         probs = (1 - self.epsilon) * greedy + self.epsilon * allowed / allowed.sum(-1, keepdim=True)
-        return Decision(probs=probs, index=mu_hat, mu_hat=mu_hat, width=estimate.width, mask=mask)
+        return Decision(probs=probs, index=mu_hat, mu_hat=estimate.reported_mean, width=estimate.width, mask=mask)

@@ -13,6 +13,7 @@ from torch_softucb.functional.ridge import _ridge_estimate, _ridge_estimate_bloc
 from torch_softucb.policies._checks import check_statistics
 from torch_softucb.policies.decision import Estimate
 from torch_softucb.policies.fast_path import MAX_FEATURES
+from torch_softucb.policies.prior import GaussianPrior
 from torch_softucb.policies.rows import RidgeState
 
 
@@ -62,6 +63,19 @@ def estimate_arms(
         memory=state.memory.to(arms.dtype) if convert_memory else state.memory,
         running_sums=sums,
     )
+
+
+def with_prior(estimate: Estimate, prior: GaussianPrior, arms: Tensor) -> Estimate:  # (K, d) or (*B, K, d)
+    """Return an estimate from whitened coordinates in the unit of the rewards.
+
+    Args:
+        estimate: estimate of the whitened arms.
+        prior: prior of the policy.
+        arms: features as the caller gave them.
+    """
+    predicted = prior.predict(arms).expand_as(estimate.mu_hat)
+    offset = estimate.mu_hat.new_full(estimate.mu_hat.shape[:-1], prior.offset)
+    return estimate._replace(mu_hat=estimate.mu_hat + predicted, offset=offset, prior_mean=predicted)
 
 
 def _perturb(arms: Tensor, root: Tensor, z: Tensor) -> Tensor:  # (*B, K, d), (*B, d, d), (*B, d) -> (*B, K)

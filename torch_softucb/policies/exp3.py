@@ -23,7 +23,7 @@ class EXP3(RangedArmPolicy):
         exploration: gamma of the original paper; :meth:`theoretical` derives it from the horizon.
         reward_low: reward that counts as 0; rewards are scaled, not clipped.
         reward_high: reward that counts as 1.
-        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``prior``, ``device``, ``dtype``, as in
             :class:`~torch_softucb.BanditPolicy`.
 
     P. Auer, N. Cesa-Bianchi, Y. Freund, R. E. Schapire: Gambling in a rigged casino, FOCS 1995.
@@ -39,6 +39,7 @@ class EXP3(RangedArmPolicy):
     """
 
     own_settings = ("exploration",)
+    memory_is_centred = False  # weights do not depend on features
 
     def __init__(self, dim: int, num_arms: int, *, exploration: float = 0.1, **policy_kwargs: Unpack[RangeKwargs]) -> None:
         num_arms = check_integer("EXP3", "num_arms", num_arms, low=1)
@@ -68,7 +69,7 @@ class EXP3(RangedArmPolicy):
         allowed = torch.ones_like(log_w) if mask is None else mask.expand(log_w.shape).to(log_w.dtype)
         soft = _softmax(log_w.clone(), mask)
         probs = (1 - self.exploration) * soft + self.exploration * allowed / allowed.sum(-1, keepdim=True)
-        return Decision(probs=probs, index=log_w, mu_hat=estimate.mu_hat, width=estimate.width, mask=mask)
+        return Decision(probs=probs, index=log_w, mu_hat=estimate.reported_mean, width=estimate.width, mask=mask)
 
     def impossible_memory(self, memory: Tensor) -> Tensor:  # (n, K) -> (n,)
         """Return False for every row: log weights can be any numbers."""

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from torch_softucb.checks import values_readable
 from torch_softucb.functional.softmax import SMALLEST
+from torch_softucb.policies.prior import GaussianPrior
 from torch_softucb.policies.rows import LONG_SQ, RowLayout
 
 Array = NDArray[np.float64]
@@ -48,12 +49,35 @@ class ArmEstimate(NamedTuple):
     offset: float = 0.0
 
 
-def estimate(row: Tensor, arms: Tensor, layout: RowLayout) -> ArmEstimate:  # (size,), (K, d)
+def estimate(
+    row: Tensor,  # (size,)
+    arms: Tensor,  # (K, d)
+    layout: RowLayout,
+    prior: GaussianPrior | None = None,
+) -> ArmEstimate:
     """Return the mean and width of each arm; twin of :func:`torch_softucb.functional.ridge_estimate`."""
     numbers, dim = row.numpy(), layout.dim
     root, b = numbers[layout.root].reshape(dim, dim), numbers[layout.b]
-    w = arms.numpy().astype(np.float64) @ root
-    return ArmEstimate(w @ (b @ root), np.sqrt(np.vecdot(w, w)))
+    x = arms.numpy().astype(np.float64)
+    w = (x if prior is None else x @ prior.arrays.factor) @ root
+    return with_prior(ArmEstimate(w @ (b @ root), np.sqrt(np.vecdot(w, w))), x, prior)
+
+
+def with_prior(found: ArmEstimate, x: Array, prior: GaussianPrior | None) -> ArmEstimate:  # (K, d) or (d,)
+    """Return estimates from whitened coordinates in the unit of the rewards; twin of ``estimates.with_prior``."""
+    if prior is None:
+        return found
+    own = prior.arrays
+    return ArmEstimate(found.mu_hat + x @ own.mean, found.width, own.offset)
+
+
+def observation(x: Tensor, reward: Tensor, prior: GaussianPrior | None) -> tuple[Array, float]:  # (d,), () -> (d,), number
+    """Return features and reward as the statistics take them; with a prior, whitened and centred."""
+    wide, number = x.numpy().astype(np.float64), reward.item()
+    if prior is None:
+        return wide, number
+    own = prior.arrays
+    return wide @ own.factor, number - own.offset - float(wide @ own.mean)
 
 
 class SoftChoice(NamedTuple):
@@ -123,6 +147,7 @@ def observed(
     gamma: float | None,
     refresh_every: int,
     layout: RowLayout,
+    prior: GaussianPrior | None = None,
 ) -> Array | None:  # (size,)
     """Return the statistics of one bandit after one more observation.
 
@@ -133,13 +158,14 @@ def observed(
         gamma: coldness to carry to the next round; None keeps the present one.
         refresh_every: as in the policy.
         layout: positions within the row.
+        prior: prior of the policy.
 
     Returns:
         None if the reward needs a gradient, a number is not finite or huge, or a refresh is due.
     """
     if reward.requires_grad:
         return None
-    row, wide, number = statistics.numpy(), x.numpy().astype(np.float64), reward.item()
+    row, (wide, number) = statistics.numpy(), observation(x, reward, prior)
     due = (row[layout.num_observations] + 1) % refresh_every == 0
     if due or not math.isfinite(number) or not wide @ wide <= LONG_SQ:
         return None
@@ -159,3 +185,11 @@ def observe(row: Array, x: Array, reward: float, gamma: float, layout: RowLayout
     new[layout.num_observations] += 1.0
     new[layout.gamma] = gamma
     return new
+
+
+def as_tensor(row: Array) -> Tensor:  # (size,)
+    """Return a tensor that shares the memory of ``row`` and that updates outside of inference mode may replace."""
+    if not torch.is_inference_mode_enabled():
+        return torch.from_numpy(row)
+    with torch.inference_mode(False):
+        return torch.from_numpy(row)

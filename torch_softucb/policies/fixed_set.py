@@ -33,7 +33,7 @@ class ArmPolicy(BanditPolicy):
         dim: number of features d.
         num_arms: number of arms K.
         memory: ``(M,)`` initial memory, for subclasses with another one.
-        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``prior``, ``device``, ``dtype``, as in
             :class:`~torch_softucb.BanditPolicy`.
     """
 

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Unpack
 
+import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_number
@@ -30,7 +31,7 @@ class LinGiro(RangedArmPolicy):
         pseudo: a, number of pseudo-rewards at either end per reward.
         reward_low: lower end of the reward range.
         reward_high: upper end of the reward range.
-        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``prior``, ``device``, ``dtype``, as in
             :class:`~torch_softucb.BanditPolicy`.
 
     B. Kveton, C. Szepesvari, S. Vaswani, Z. Wen, M. Ghavamzadeh, T. Lattimore: Garbage in, reward out: bootstrapping
@@ -60,12 +61,14 @@ class LinGiro(RangedArmPolicy):
     def decide(self, estimate: Estimate, *, mask: Tensor | None = None, bandit: Tensor | None = None) -> Decision:
         """Draw the sum of each arm's bootstrap, fit, and play the best arm."""
         count, total, squares = self._moments_of(estimate)
-        a, low, high = self.pseudo, self.reward_low, self.reward_high
+        a, low, high = self.pseudo, estimate.centred(self.reward_low), estimate.centred(self.reward_high)
         size = (1 + 2 * a) * count  # length of an arm's list, and of its draw
         safe = size.clamp(min=1)
         mean = (total + a * count * (low + high)) / safe
         second = (squares + a * count * (low**2 + high**2)) / safe
-        spread = (size * (second - mean.square()).clamp(min=0)).sqrt()
+        variance = size * (second - mean.square()).clamp(min=0)
+        varies = variance > 0  # the gradient of a square root at 0 is infinite
+        spread = torch.where(varies, variance, torch.ones_like(variance)).sqrt() * varies
         products = gram(estimate)
         draw = partial(_draw_index, estimate, products, size * mean, spread, 1 + 2 * a)
         return sampled_decision("LinGiro", estimate, mask, draw, num_normals=self.normals_per_decision)
@@ -79,4 +82,5 @@ def _draw_index(
     factor: float,
     z: Tensor,  # (*B, K)
 ) -> Tensor:  # (*B, K)
-    return basis_first(estimate, (products @ (total + spread * z).unsqueeze(-1)).squeeze(-1) / factor, z)
+    learned = (products @ (total + spread * z).unsqueeze(-1)).squeeze(-1) / factor
+    return basis_first(estimate, estimate.with_prior_mean(learned), z)

@@ -29,7 +29,7 @@ class LinPHE(RangedArmPolicy):
         perturbation: a, number of pseudo-rewards per reward.
         reward_low: lower end of the reward range.
         reward_high: upper end of the reward range.
-        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``prior``, ``device``, ``dtype``, as in
             :class:`~torch_softucb.BanditPolicy`.
 
     B. Kveton, C. Szepesvari, M. Ghavamzadeh, C. Boutilier: Perturbed-history exploration in stochastic linear bandits, UAI
@@ -61,7 +61,7 @@ class LinPHE(RangedArmPolicy):
         count, _, _ = self._moments_of(estimate)
         coins = (self.perturbation * count).ceil()
         products = gram(estimate)
-        low, span, a = self.reward_low, self.reward_high - self.reward_low, self.perturbation
+        low, span, a = estimate.centred(self.reward_low), self.reward_high - self.reward_low, self.perturbation
         draw = partial(_draw_index, estimate, products, coins, (low, span), 1 + a)
         return sampled_decision("LinPHE", estimate, mask, draw, num_normals=self.normals_per_decision)
 
@@ -70,11 +70,12 @@ def _draw_index(
     estimate: Estimate,
     products: Tensor,  # (*B, K, K)
     coins: Tensor,  # (*B, K) number of pseudo-rewards
-    low_and_span: tuple[float, float],
+    low_and_span: tuple[Tensor | float, float],
     factor: float,
     z: Tensor,  # (*B, K)
 ) -> Tensor:  # (*B, K)
     low, span = low_and_span
     heads = (coins / 2 + coins.sqrt() / 2 * z).round().clamp(min=0).minimum(coins)
     pseudo = coins * low + span * heads
-    return basis_first(estimate, (estimate.mu_hat + (products @ pseudo.unsqueeze(-1)).squeeze(-1)) / factor, z)
+    learned = (estimate.learned_mean + (products @ pseudo.unsqueeze(-1)).squeeze(-1)) / factor
+    return basis_first(estimate, estimate.with_prior_mean(learned), z)

@@ -36,7 +36,7 @@ class LinTS(BanditPolicy):
     Args:
         dim: number of features d.
         scale: v, the scale of the posterior: a number, or a :class:`RunningScale`. :meth:`theoretical` sets either.
-        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``prior``, ``device``, ``dtype``, as in
             :class:`~torch_softucb.BanditPolicy`.
 
     S. Agrawal, N. Goyal: Thompson sampling for contextual bandits with linear payoffs, ICML 2013.

@@ -34,7 +34,7 @@ class LinUCB(BanditPolicy):
     Args:
         dim: number of features d.
         beta: confidence width: a number, or a :class:`RunningRadius`. :meth:`theoretical` sets either by Eq. 5.
-        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``prior``, ``device``, ``dtype``, as in
             :class:`~torch_softucb.BanditPolicy`.
 
     L. Chu et al.: Contextual bandits with linear payoff functions, AISTATS 2011; Y. Abbasi-Yadkori et al.: Improved
@@ -110,4 +110,4 @@ class LinUCB(BanditPolicy):
         beta = self._radius_at(estimate.num_observations.to(mu_hat.dtype))
         index = mu_hat + beta.unsqueeze(-1) * width  # Eq. 4
         probs = _greedy_probabilities(index, mask)
-        return Decision(probs=probs, index=index, mu_hat=mu_hat, width=width, mask=mask, beta=beta)
+        return Decision(probs=probs, index=index, mu_hat=estimate.reported_mean, width=width, mask=mask, beta=beta)

@@ -43,7 +43,7 @@ class PhasedElimination(ArmPolicy):
         num_arms: number of arms K.
         subgaussian_r: R of the reward noise; 1 in the book.
         fail_prob: probability that the best arm is ever dropped.
-        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``prior``, ``device``, ``dtype``, as in
             :class:`~torch_softucb.BanditPolicy`.
 
     T. Lattimore, C. Szepesvari: Bandit Algorithms, 2020, ch. 22, Algorithm 12.
@@ -87,6 +87,7 @@ class PhasedElimination(ArmPolicy):
         memory: Tensor,  # (*B, 4 K + 1)
         arms: Tensor,  # (K, d) or (*B, K, d)
         mask: Tensor | None,  # (K,) or (*B, K)
+        prior_mean: Tensor | None = None,  # (*B, K)
     ) -> Tensor:  # (*B, 4 K + 1)
         """Return the memory, with the plan of the next phase for bandits whose plan is done."""
         done = self._parts(memory).plan.sum(-1) == 0
@@ -99,7 +100,8 @@ class PhasedElimination(ArmPolicy):
         x = every[done]
         if mask is not None:
             last = last._replace(left=last.left * mask.expand(*batch, -1)[done])
-        left = torch.where((last.phase > 0).unsqueeze(-1), self._survivors(x, last), last.left)
+        known = 0.0 if prior_mean is None else prior_mean.expand(*batch, -1)[done].double()
+        left = torch.where((last.phase > 0).unsqueeze(-1), self._survivors(x, last, known), last.left)
         phase = last.phase + 1
         weights, g = F.g_optimal_design(x, mask=left > 0)
         precision = 0.5**phase
@@ -110,10 +112,11 @@ class PhasedElimination(ArmPolicy):
         new = torch.cat((left, plan, zero, zero, phase.unsqueeze(-1)), dim=-1).to(memory.dtype)
         return memory.masked_scatter(done.unsqueeze(-1).expand(memory.shape), new)
 
-    def _survivors(self, x: Tensor, last: PhaseMemory) -> Tensor:  # (n, K, d) -> (n, K)
+    def _survivors(self, x: Tensor, last: PhaseMemory, known: Tensor | float) -> Tensor:  # (n, K, d), (n, K) -> (n, K)
         V = x.mT @ (last.pulled.unsqueeze(-1) * x)
         b = x.mT @ last.total.unsqueeze(-1)
         mean = (x @ (torch.linalg.pinv(V, hermitian=True) @ b)).squeeze(-1)  # arms left are in the span of those pulled
+        mean = mean + known
         gap = mean.masked_fill(last.left == 0, -torch.inf).amax(-1, keepdim=True) - mean
         kept: Tensor = last.left * (gap <= 2 * 0.5 ** last.phase.unsqueeze(-1))
         return kept
@@ -122,14 +125,16 @@ class PhasedElimination(ArmPolicy):
         """Play the first allowed arm with pulls left in the plan, after planning the next phase if the last one is done."""
         mu_hat = estimate.mu_hat
         check_arms_fit("PhasedElimination", self.num_arms, mu_hat.shape[-1])
-        memory = self.planned(estimate.memory.expand(*mu_hat.shape[:-1], -1), estimate.arms, mask)
+        memory = self.planned(estimate.memory.expand(*mu_hat.shape[:-1], -1), estimate.arms, mask, estimate.prior_mean)
         wanted = self._parts(memory).plan > 0
         if mask is not None:  # a mask that came after the plan: the phase waits until its arms are allowed again
             allowed = wanted & mask
             wanted = torch.where(allowed.any(-1, keepdim=True), allowed, mask)
         first = wanted.to(mu_hat.dtype).argmax(-1)
         probs = torch.nn.functional.one_hot(first, self.num_arms).to(mu_hat.dtype)
-        return ArmDecision(probs=probs, index=mu_hat, mu_hat=mu_hat, width=estimate.width, mask=mask, memory=memory)
+        return ArmDecision(
+            probs=probs, index=mu_hat, mu_hat=estimate.reported_mean, width=estimate.width, mask=mask, memory=memory
+        )
 
     def remember(self, memory: Tensor, arm: Tensor, reward: Tensor, decision: Decision) -> Tensor:
         """Count the pull; start the phase that the decision planned, if it planned one.

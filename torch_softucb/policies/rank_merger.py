@@ -112,7 +112,11 @@ class RankMerger:
         return repr([(name, tuple(policy.statistics.shape)) for name, policy in self.policies.items()]).encode()
 
     def _check_alike(self) -> None:
-        values = (policy.statistics.to("cpu").numpy() for policy in self.policies.values())
+        values = (
+            value.to("cpu").numpy()
+            for policy in self.policies.values()
+            for value in (*policy.prior_tensors, policy.statistics)
+        )
         other = self._differing(self._sizes(), *(value.tobytes() for value in values))
         if other:
             raise ValueError(

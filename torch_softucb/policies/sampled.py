@@ -84,7 +84,7 @@ def sampled_decision(
     return SampledDecision(
         probs=None,  # type: ignore[arg-type]  # the one field that such a decision lacks
         index=estimate.mu_hat,
-        mu_hat=estimate.mu_hat,
+        mu_hat=estimate.reported_mean,
         width=estimate.width,
         mask=mask,
         draw=draw,

@@ -6,6 +6,7 @@ large compared with the spread of the rewards costs no digits. The scales are es
 and then whenever the number of observations has grown by 30%; in between they stay as they are.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -147,12 +148,8 @@ def estimated(state: RidgeState, count: Tensor, *, rows_are_arms: bool = False) 
     old = unpack_memory(state.memory)
     gram = state.V - torch.diag_embed(old.rho.unsqueeze(-1).expand_as(state.b))
     sums = RegressionSums(old.weight, old.sum_x, old.sum_y, gram, state.b, old.energy)
-    rows = old.weight.shape[-1]
-    if rows > _MOST_ROWS:
-        top = old.weight.topk(_MOST_ROWS, dim=-1).indices
-        sums = RegressionSums(*(_take(value, top) for value in sums))
-    found = _evidence_scales(sums, pooled=True)
-    weight = old.weight.sum(-1)
+    found = _evidence_scales(RegressionSums(*most_observed(old.weight, sums)), pooled=True)
+    rows, weight = old.weight.shape[-1], old.weight.sum(-1)
     shape = (found.explained, found.log_rho, found.log_det, found.shrinkage)
     size = (weight, torch.full_like(weight, rows)) if rows_are_arms else (weight / rows, torch.ones_like(weight))
     summary = torch.stack((*size, *shape, weight / count), dim=-1)
@@ -164,8 +161,8 @@ def estimated(state: RidgeState, count: Tensor, *, rows_are_arms: bool = False) 
         offset=found.offset.unsqueeze(-1).expand(each),
         noise_std=found.noise_std.nan_to_num(nan=0.0).unsqueeze(-1).expand(each),
         rho=rho,
-        total=_in_first_row(count, rows),
-        due=_in_first_row(next_due(count, weight), rows),
+        total=in_first_row(count, rows),
+        due=in_first_row(next_due(count, weight), rows),
         offset_variance=found.offset_variance.unsqueeze(-1).expand(each),
         summary=summary.unsqueeze(-2).expand(*each, -1),
         offset_direction=_ridge_solve(root, old.sum_x),
@@ -173,12 +170,21 @@ def estimated(state: RidgeState, count: Tensor, *, rows_are_arms: bool = False) 
     return state._replace(V=V, root=root, memory=pack_memory(memory))
 
 
+def most_observed(weight: Tensor, values: tuple[Tensor, ...]) -> tuple[Tensor, ...]:  # (*G, S), each (*G, S, ...)
+    """Return the rows of each group with the most observations, if a group has too many rows to use them all."""
+    if weight.shape[-1] <= _MOST_ROWS:
+        return values
+    top = weight.topk(_MOST_ROWS, dim=-1).indices
+    return tuple(_take(value, top) for value in values)
+
+
 def _take(value: Tensor, rows: Tensor) -> Tensor:  # (*G, S, ...), (*G, n) -> (*G, n, ...)
     index = rows.view(*rows.shape, *[1] * (value.dim() - rows.dim()))
     return value.gather(rows.dim() - 1, index.expand(*rows.shape, *value.shape[rows.dim() :]))
 
 
-def _in_first_row(value: Tensor, rows: int) -> Tensor:  # (*G,) -> (*G, S)
+def in_first_row(value: Tensor, rows: int) -> Tensor:  # (*G,) -> (*G, S)
+    """Return a number per group as one per row, 0 in all rows but the first."""
     return torch.nn.functional.pad(value.unsqueeze(-1), (0, rows - 1))
 
 
@@ -251,6 +257,7 @@ def settled(
     new: Tensor,  # (n, size)
     layout: RowLayout,
     groups: Groups,
+    estimate: Callable[..., RidgeState] = estimated,
 ) -> tuple[Tensor, Tensor]:  # (m,), (m, size)
     """Count the observations of each group and estimate the scales of the groups that are due.
 
@@ -260,6 +267,7 @@ def settled(
         new: their statistics after the update.
         layout: positions within a row.
         groups: groups that got observations.
+        estimate: what is done with a group that is due; the arguments are those of :func:`estimated`.
 
     Returns:
         All rows that change, ascending, and their statistics.
@@ -275,6 +283,6 @@ def settled(
     values[torch.searchsorted(ids, heads), layout.memory.start + TOTAL] = count
     if bool(is_due.any()):
         at = torch.searchsorted(ids, due)
-        state = estimated(layout.unpack(values[at]), count[is_due], rows_are_arms=groups.rows_are_arms)
+        state = estimate(layout.unpack(values[at]), count[is_due], rows_are_arms=groups.rows_are_arms)
         values[at.flatten()] = pack(state).flatten(0, 1)
     return ids, values

@@ -26,6 +26,7 @@ from torch_softucb.policies.beta.segment import SegmentBeta
 from torch_softucb.policies.beta.summary import SummaryBeta
 from torch_softucb.policies.lin_ts import RunningScale
 from torch_softucb.policies.lin_ucb import RunningRadius
+from torch_softucb.policies.prior import GaussianPrior
 from torch_softucb.policies.rows import RowLayout
 
 _FORMAT = 3
@@ -119,7 +120,7 @@ def load_policy(path: str | os.PathLike[str], *, device: torch.device | str | No
 
 def _encode(policy: BanditPolicy) -> dict[str, Any]:
     """Return the settings of a policy as JSON values."""
-    settings = {name: value for name, value in policy.settings.items() if name != "device"}
+    settings = {name: value for name, value in policy.settings.items() if name not in ("device", "prior")}
     settings["dtype"] = str(policy.dtype).removeprefix("torch.")
     return {name: value._asdict() if hasattr(value, "_asdict") else value for name, value in settings.items()}
 
@@ -149,7 +150,7 @@ def _read_record(metadata: Mapping[str, str], shapes: Mapping[str, tuple[int, ..
         raise ValueError(f"policy must be one of {', '.join(_POLICIES)}, got {record['policy']!r}")
     parameters = inspect.signature(_POLICIES[record["policy"]]).parameters
     (keywords,) = get_args(parameters["policy_kwargs"].annotation)  # the TypedDict of the constructor
-    names = {*parameters, *keywords.__annotations__} - {"dim", "beta_init", "device", "policy_kwargs"}
+    names = {*parameters, *keywords.__annotations__} - {"dim", "beta_init", "device", "prior", "policy_kwargs"}
     _check_names("settings", record["settings"], names)
     for name, value in record["settings"].items():
         if name in parameters and isinstance(parameters[name].default, bool) and not isinstance(value, bool):
@@ -179,7 +180,7 @@ def _build(record: dict[str, Any], tensors: dict[str, Tensor], device: torch.dev
             settings["beta_init"] = _beta_init(record["beta"], tensors)
         elif record["beta"] is not None:
             raise ValueError(f"beta must be null for {name}, got {record['beta']!r}")
-        policy = _POLICIES[name](record["dim"], **settings)
+        policy = _POLICIES[name](record["dim"], prior=_prior(tensors), **settings)
     expected = policy.state_dict()
     _check_names("tensors", tensors, set(expected))
     for field, tensor in tensors.items():
@@ -195,6 +196,18 @@ def _build(record: dict[str, Any], tensors: dict[str, Tensor], device: torch.dev
     if _encode(policy) != record["settings"]:
         raise ValueError(f"settings must be those of a {name}, got {record['settings']}")
     return policy
+
+
+def _prior(tensors: Mapping[str, Tensor]) -> GaussianPrior | None:
+    """Return the prior, which is among the tensors; a part of one is refused with the other names."""
+    if "prior_mean" not in tensors:
+        return None
+    mean, covariance = _tensor(tensors, "prior_mean", 1), _tensor(tensors, "prior_covariance", 2)
+    numbers = _tensor(tensors, "prior_numbers", 1)
+    if len(numbers) != 2:
+        raise ValueError(f"prior_numbers must be noise_std and offset, got {len(numbers)} numbers")
+    noise_std, offset = numbers.tolist()
+    return GaussianPrior(mean, covariance, noise_std=noise_std, offset=offset)
 
 
 def _beta_init(beta: object, tensors: Mapping[str, Tensor]) -> Tensor | BetaModule:

@@ -38,7 +38,7 @@ class SingleRequests(LearnableConfidence):
     def _decide_one(self, where: str, row: Tensor, arms: Tensor, mask: Tensor | None) -> Decision | None:
         if not self.has_single_beta:
             return None
-        found = fast_path.estimate(row, arms, self.layout)
+        found = fast_path.estimate(row, arms, self.layout, self.prior)
         check_found(where, arms, found)
         return self._choose(where, arms, mask, found, self.raw_beta.item(), carried=row)
 

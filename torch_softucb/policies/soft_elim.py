@@ -24,7 +24,7 @@ class SoftElim(BanditPolicy):
     Args:
         dim: number of features d.
         rate_init: initial value of the learnable rate, >= 0; gamma in the original paper, 1 by default there.
-        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``prior``, ``device``, ``dtype``, as in
             :class:`~torch_softucb.BanditPolicy`.
 
     C. Boutilier, C. Hsu, B. Kveton, M. Mladenov, C. Szepesvari, M. Zaheer: Differentiable meta-learning of bandit policies,
@@ -60,4 +60,4 @@ class SoftElim(BanditPolicy):
         index = -2 * (gap / width.clamp(min=least)).square()
         gamma = self.rate.expand(mu_hat.shape[:-1])
         probs = _softmax(gamma.unsqueeze(-1) * index, mask)
-        return Decision(probs=probs, index=index, mu_hat=mu_hat, width=width, mask=mask, gamma=gamma)
+        return Decision(probs=probs, index=index, mu_hat=estimate.reported_mean, width=width, mask=mask, gamma=gamma)

@@ -12,6 +12,7 @@ from torch_softucb.policies._checks import check_decision, check_flag
 from torch_softucb.policies.beta.base import BetaModule
 from torch_softucb.policies.beta.network import PRETRAINED, SituationBeta
 from torch_softucb.policies.decision import Decision, Estimate, NativeRule
+from torch_softucb.policies.prior import GaussianPrior
 from torch_softucb.policies.single_requests import SingleRequests
 from torch_softucb.policies.statistics import PolicyKwargs
 from torch_softucb.policies.uniform_watch import UniformWatch
@@ -37,7 +38,7 @@ class SoftUCBPolicy(SingleRequests):
             (continuous in beta), departure D6.
         smoothing: kappa of ``smooth``.
         differentiate_gamma: let gradients flow through gamma too. By default it is held constant, as in Eq. 13 (D3).
-        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``device``, ``dtype``, as in
+        **policy_kwargs: ``ridge_alpha``, ``refresh_every``, ``prior``, ``device``, ``dtype``, as in
             :class:`~torch_softucb.BanditPolicy`.
 
     Example:
@@ -78,6 +79,7 @@ class SoftUCBPolicy(SingleRequests):
         dim: int,
         *,
         horizon: int = 1024,
+        prior: GaussianPrior | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> Self:
@@ -89,6 +91,7 @@ class SoftUCBPolicy(SingleRequests):
         Args:
             dim: number of features d.
             horizon: approximate number of decisions T; t / T is an input of the network.
+            prior: prior of every bandit.
             device: device of statistics and parameters.
             dtype: dtype of arms, rewards and decisions.
 
@@ -99,7 +102,7 @@ class SoftUCBPolicy(SingleRequests):
         """
         module, about = SituationBeta.load(PRETRAINED, horizon=horizon)
         delta = float(about["delta"])
-        return cls(dim, beta_init=module, delta=delta, coldness="smooth", device=device, dtype=dtype)
+        return cls(dim, beta_init=module, delta=delta, coldness="smooth", prior=prior, device=device, dtype=dtype)
 
     @classmethod
     def auto(
@@ -109,6 +112,7 @@ class SoftUCBPolicy(SingleRequests):
         horizon: int | None = None,
         beta_init: "float | Tensor | BetaModule | None" = None,
         pooled: bool = False,
+        prior: GaussianPrior | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> "AutoSoftUCB":
@@ -122,6 +126,7 @@ class SoftUCBPolicy(SingleRequests):
             beta_init: beta in units of the noise: a number, a tensor with one value per bandit or a
                 :class:`~torch_softucb.BetaModule`; by default the one that comes with the package.
             pooled: estimate one set of scales for all bandits of a batch, such as the users of one product.
+            prior: prior of every bandit; offset, noise and the distribution of theta are then known, not estimated.
             device: device of statistics and parameters.
             dtype: dtype of arms, rewards and decisions.
 
@@ -139,7 +144,7 @@ class SoftUCBPolicy(SingleRequests):
         beta, delta = default_beta(horizon)
         shared = None if check_flag("SoftUCBPolicy.auto", "pooled", pooled) else 1
         beta = beta if beta_init is None else beta_init
-        return AutoSoftUCB(dim, beta_init=beta, delta=delta, rows_per_group=shared, device=device, dtype=dtype)
+        return AutoSoftUCB(dim, beta_init=beta, delta=delta, rows_per_group=shared, prior=prior, device=device, dtype=dtype)
 
     @property
     def carries_gamma(self) -> bool:
@@ -233,4 +238,5 @@ class SoftUCBPolicy(SingleRequests):
             readable = not shape and not self.raw_beta.is_meta
             beta = f"{self.beta.item():.4g}" if readable else f"tensor{shape}"
         sizes = f"dim={self.dim}, ridge_alpha={self.ridge_alpha}, batch_shape={tuple(self.batch_shape)}"
+        sizes += "" if self.prior is None else f", prior={self.prior}"
         return f"{sizes}, beta={beta}, delta={float(self.delta):.4g}, coldness={self.coldness!r}"

@@ -1,7 +1,7 @@
 """Ridge statistics of a batch of bandits as the buffer of a module."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict
 
 import torch
 from torch import Tensor
@@ -9,8 +9,9 @@ from torch import Tensor
 from torch_softucb import functional as F
 from torch_softucb.checks import check_float_tensor, check_integer, check_number
 from torch_softucb.functional.ridge import _ridge_root
-from torch_softucb.policies._checks import check_batch_shape
+from torch_softucb.policies._checks import check_batch_shape, check_prior
 from torch_softucb.policies.guard import Guard
+from torch_softucb.policies.prior import GaussianPrior
 from torch_softucb.policies.rows import RidgeState, RowLayout, pack
 from torch_softucb.policies.state_checks import check_names, check_parameters, check_statistics
 from torch_softucb.rank_state import RankState
@@ -21,8 +22,12 @@ class PolicyKwargs(TypedDict, total=False):
 
     ridge_alpha: float
     refresh_every: int
+    prior: GaussianPrior | None
     device: torch.device | str | None
     dtype: torch.dtype | None
+
+
+_PRIOR = ("prior_mean", "prior_covariance", "prior_numbers")  # the last one: noise_std and offset
 
 
 class RidgeStatistics(RankState):
@@ -32,11 +37,12 @@ class RidgeStatistics(RankState):
     ``.to()``. The arguments are those of :class:`~torch_softucb.BanditPolicy`.
     """
 
-    _ddp_params_and_buffers_to_ignore = ("statistics",)  # else DDP overwrites them with those of rank 0
+    _ddp_params_and_buffers_to_ignore = ("statistics", *_PRIOR)  # else DDP overwrites them with those of rank 0
     own_settings: ClassVar[tuple[str, ...]] = ()  # constructor keywords of a subclass that are attributes of the same name
     statistics: Tensor  # (*B, size) rows, packed as `layout` describes
     _like: Tensor  # empty; has the dtype and device of arms and decisions
     _fresh_memory: Tensor  # (M,)
+    _prior: GaussianPrior | None  # what the buffers of the prior hold
 
     def __init__(
         self,
@@ -44,6 +50,7 @@ class RidgeStatistics(RankState):
         *,
         ridge_alpha: float = 1.0,
         refresh_every: int = 1024,
+        prior: GaussianPrior | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         memory: Tensor | None = None,  # (M,)
@@ -59,7 +66,10 @@ class RidgeStatistics(RankState):
         fresh_memory = self._like.new_empty(0) if memory is None else memory.to(self._like.device)
         self.register_buffer("_fresh_memory", fresh_memory, persistent=False)
         self.layout = RowLayout(self.dim, len(fresh_memory))
-        self.register_buffer("statistics", self.layout.fresh((), self.ridge_alpha, fresh_memory))
+        for buffer in _PRIOR:
+            self.register_buffer(buffer, None)
+        self._set_prior(self._checked_prior(name, prior))
+        self.register_buffer("statistics", self.fresh_rows())
 
     @property
     def dtype(self) -> torch.dtype:
@@ -75,6 +85,30 @@ class RidgeStatistics(RankState):
     def batch_shape(self) -> torch.Size:
         """Shape ``(*B,)`` of the batch of bandits, ``()`` for one bandit."""
         return self.statistics.shape[:-1]
+
+    @property
+    def prior(self) -> GaussianPrior | None:
+        """Prior of every bandit; None if it is mean 0 and V = ridge_alpha I."""
+        return self._prior
+
+    @property
+    def prior_tensors(self) -> tuple[Tensor, ...]:
+        """Buffers of the prior, as in ``state_dict``; empty without one."""
+        return tuple(value for value in (self._buffers[name] for name in _PRIOR) if value is not None)
+
+    def _checked_prior(self, where: str, prior: GaussianPrior | None) -> GaussianPrior | None:
+        if prior is None:
+            return None
+        check_prior(where, prior, self.dim, self.ridge_alpha)
+        return prior.to(self.device)
+
+    def _set_prior(self, prior: GaussianPrior | None) -> None:
+        self._prior = prior
+        values: tuple[Tensor | None, ...] = (None, None, None)
+        if prior is not None:
+            numbers = torch.tensor((prior.noise_std, prior.offset), dtype=torch.float64, device=self.device)
+            values = (prior.mean, prior.covariance, numbers)
+        self._buffers.update(zip(_PRIOR, values, strict=True))
 
     @property
     def state(self) -> RidgeState:
@@ -94,13 +128,34 @@ class RidgeStatistics(RankState):
         """Memory of bandits without observations; M is 0 for policies that keep no memory."""
         return self._fresh_memory.expand(*batch_shape, -1).clone()
 
+    def fresh_rows(self, batch_shape: tuple[int, ...] = ()) -> Tensor:  # (*batch_shape, size)
+        """Statistics of bandits without observations; with a prior, they are in whitened coordinates."""
+        return self.layout.fresh(batch_shape, self.ridge_alpha, self.fresh_memory())
+
     @torch.inference_mode(False)
-    def reset(self, *, batch_shape: tuple[int, ...] = ()) -> None:
-        """Discard all statistics and start with ``batch_shape`` independent bandits; ``()`` is one bandit."""
-        check_batch_shape(f"{type(self).__name__}.reset", batch_shape)
+    def reset(self, *, batch_shape: tuple[int, ...] = (), prior: GaussianPrior | Literal["keep"] | None = "keep") -> None:
+        """Discard all statistics and start again.
+
+        Args:
+            batch_shape: number of independent bandits, such as ``(1024,)``; ``()`` is one bandit.
+            prior: prior of every bandit from now on; None for none. By default the policy keeps the one it has.
+        """
+        where = f"{type(self).__name__}.reset"
+        check_batch_shape(where, batch_shape)
         with self.guard.lock:
             self.guard.recover()
-            self.statistics = self.layout.fresh(tuple(batch_shape), self.ridge_alpha, self._fresh_memory)
+            old, before = self._prior, self._buffers["statistics"]
+            new = old if isinstance(prior, str) and prior == "keep" else self._checked_prior(where, prior)
+
+            def write() -> None:
+                self._set_prior(new)
+                self._buffers["statistics"] = self.fresh_rows(tuple(batch_shape))
+
+            def undo() -> None:
+                self._set_prior(old)
+                self._buffers["statistics"] = before
+
+            self.guard.commit(write, undo)
 
     def cache_error(self) -> Tensor:  # (*B,)
         """Error of each cached inverse, max |I - root^T V root|; times d, it bounds the relative error of width^2."""
@@ -116,10 +171,17 @@ class RidgeStatistics(RankState):
             self.statistics = pack(old._replace(root=_ridge_root(old.V)))
 
     def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
-        statistics = self.statistics
+        kept = {name: self._buffers[name] for name in ("statistics", *_PRIOR)}
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if self.statistics.dtype != torch.float64:  # .float() and .half() change decisions; V and b keep all digits
-            self.statistics = statistics.to(self.statistics.device)
+        for name, old in kept.items():
+            new = self._buffers[name]
+            if old is not None and new is not None and new.dtype != torch.float64:
+                # .float() and .half() change decisions; V, b and the prior keep all digits
+                self._buffers[name] = old.to(new.device)
+        if self._prior is not None and self._prior.mean.is_meta and self.device.type != "meta":
+            self._prior = None  # to_empty(): the buffers have no values until a state is loaded
+        elif self._prior is not None:
+            self._set_prior(self._prior.to(self.device))
         return self
 
     def impossible_memory(self, memory: Tensor) -> Tensor:  # (n, M) -> (n,)
@@ -147,6 +209,20 @@ class RidgeStatistics(RankState):
         check_parameters(where, self, own, skip=("statistics",))
         if "statistics" in own:
             check_statistics(where, self, own["statistics"])
+        self._saved_prior(own)
+
+    def _saved_prior(self, own: Mapping[str, Any]) -> GaussianPrior | None:
+        """Return the prior of a state dict; None if it has none."""
+        parts = [own.get(name) for name in _PRIOR]
+        if all(part is None or part.is_meta for part in parts):
+            return None
+        mean, covariance, numbers = parts
+        if mean is None or covariance is None or numbers is None:
+            raise ValueError(
+                f"{type(self).__name__}.load_state_dict: the state must have all of {', '.join(_PRIOR)} or none"
+            )
+        noise_std, offset = numbers.tolist()
+        return GaussianPrior(mean, covariance, noise_std=noise_std, offset=offset)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Load a state; one that :meth:`check_state` refuses changes nothing."""
@@ -159,11 +235,16 @@ class RidgeStatistics(RankState):
         saved = state_dict.get(prefix + "statistics")
         if saved is not None:
             self.statistics = self.statistics.new_empty(saved.shape)  # the batch of bandits is that of the checkpoint
+        prior = self._saved_prior({name: state_dict.get(prefix + name) for name in _PRIOR})
+        if prior is not None and self._buffers["prior_mean"] is not None:
+            self._set_prior(prior.to(self.device))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
         """Sizes and settings, for ``repr``."""
         shown: dict[str, Any] = {"dim": self.dim, "ridge_alpha": self.ridge_alpha, "batch_shape": tuple(self.batch_shape)}
+        if self._prior is not None:
+            shown["prior"] = self._prior
         shown |= {name: value for name, value in self.settings.items() if name not in PolicyKwargs.__annotations__}
         return ", ".join(
             f"{name}={value:.6g}" if type(value) is float else f"{name}={value!r}" for name, value in shown.items()

@@ -128,5 +128,6 @@ def test_repr_shows_sizes_and_settings(case):
     assert "dim=4" in repr(policy)
     assert f"batch_shape={case.batch}" in repr(policy)
     if not isinstance(policy, SoftUCBPolicy):  # shows beta, delta and coldness
-        shown = set(policy.settings) - {"refresh_every", "device", "dtype"}
+        shown = set(policy.settings) - {"refresh_every", "prior", "device", "dtype"}
         assert all(f"{name}=" in repr(policy) for name in shown)
+    assert ("prior=GaussianPrior(dim=4" in repr(policy)) == (policy.prior is not None)
