@@ -12,7 +12,7 @@ from tests.statistics_checks import (
     mean_bound,
     mean_power,
 )
-from torch_softucb.rng import mixed_seed, normals, split_mix, stream_key, uniforms
+from torch_softucb.rng import DERIVED, STREAMS, derived_key, mixed_seed, normals, split_mix, stream_key, uniforms
 
 
 def test_split_mix_gives_the_published_outputs():
@@ -90,3 +90,22 @@ def test_streams_are_independent_even_when_seeded_alike(seed, seeded):
 def test_mixed_seeds_differ_in_the_bits_that_torch_reads():
     seeds = {mixed_seed(a, b, c) & 0xFFFFFFFF for a in range(3) for b in range(3) for c in range(300)}
     assert len(seeds) == 2700
+
+
+def test_derived_keys_differ_from_each_other_and_from_all_streams(seeded):
+    cpu = torch.device("cpu")
+    noise = stream_key(seeded(0), "noise", cpu)
+    keys = [*(stream_key(seeded(0), stream, cpu) for stream in STREAMS), *(derived_key(noise, name) for name in DERIVED)]
+    assert len({int(key) for key in keys}) == len(STREAMS) + len(DERIVED)
+    assert derived_key(noise, "delay") == keys[-1]  # a function of the key alone, which is not changed
+    assert noise == keys[STREAMS.index("noise")]
+
+
+@every_seed
+def test_derived_streams_are_independent_of_the_noise(seed, seeded):
+    """Candidates, delays and noise of the same trajectories: uncorrelated. False alarms: 1e-6 over the three pairs."""
+    noise = stream_key(seeded(5 + seed), "noise", torch.device("cpu"))
+    keys = [noise, *(derived_key(noise, name) for name in DERIVED)]
+    u = torch.stack([uniforms(key, torch.arange(1000), start=0, count=1000, dtype=torch.float64).flatten() for key in keys])
+    correlations = torch.corrcoef(u)[[0, 0, 1], [1, 2, 2]]
+    assert correlations.abs().max() < mean_bound(1e-3, comparisons=3)

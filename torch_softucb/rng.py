@@ -1,7 +1,8 @@
 """Random numbers keyed by trajectory, independent of how trajectories are grouped into batches.
 
 A simulation uses three streams: which problem, which reward noise, which action draws. Each starts as a
-``torch.Generator``, from which :func:`stream_key` takes one 64-bit key. The n-th number of trajectory ``id`` is then the
+``torch.Generator``, from which :func:`stream_key` takes one 64-bit key. Candidates and delays are part of the world like the
+noise, so their keys are derived from its key (:func:`derived_key`). The n-th number of trajectory ``id`` is then the
 n-th output of a SplitMix64 generator [1] seeded by (key, id). Hence 64 trajectories get the same problems, noise and draws
 in one batch, in two batches or one by one, and a stream can be resumed at any n.
 
@@ -18,6 +19,7 @@ _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 
 STREAMS = ("problem", "noise", "action")
+DERIVED = ("candidates", "delay")
 
 
 def _xor_shift_(z: Tensor, bits: int, buffer: Tensor) -> Tensor:
@@ -58,6 +60,11 @@ def stream_key(generator: torch.Generator | None, stream: str, device: torch.dev
     return _mix_(drawn + torch.full_like(drawn, STREAMS.index(stream) + 1) * _GOLDEN)
 
 
+def derived_key(key: Tensor, stream: str) -> Tensor:  # () -> ()
+    """Return the key of another stream that goes with ``key``: the streams named in ``DERIVED`` are independent of it."""
+    return _mix_(key + torch.full_like(key, len(STREAMS) + DERIVED.index(stream) + 1) * _GOLDEN)
+
+
 def mixed_seed(*numbers: int) -> int:
     """Combine several numbers into one seed below 2**32.
 
@@ -69,11 +76,17 @@ def mixed_seed(*numbers: int) -> int:
     return int(seed) & (2**32 - 1)
 
 
+def trajectory_seed(key: Tensor, ids: Tensor) -> Tensor:  # (), (*B,) -> (*B,) int64
+    """Return the seed of SplitMix64 of each trajectory."""
+    return _mix_(key + _mix_(ids * _GOLDEN))
+
+
 def _top_bits(key: Tensor, ids: Tensor, start: int, count: int, dtype: torch.dtype) -> tuple[Tensor, int]:
     """Return the top bits of each output as integers ``(count, *B)``, and how many bits they have."""
     digits = 53 if dtype == torch.float64 else 24  # as many as the mantissa holds
-    seed = _mix_(key + _mix_(ids * _GOLDEN))
-    top = split_mix(seed, start, count).bitwise_right_shift_(64 - digits).bitwise_and_((1 << digits) - 1)
+    top = (
+        split_mix(trajectory_seed(key, ids), start, count).bitwise_right_shift_(64 - digits).bitwise_and_((1 << digits) - 1)
+    )
     return top, digits
 
 

@@ -6,6 +6,7 @@ from typing import Any, Self
 import torch
 
 from torch_softucb.policies import BanditPolicy
+from torch_softucb.policies.prior import GaussianPrior
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.problems.family import Member
 from torch_softucb.rng import STREAMS, mixed_seed
@@ -31,6 +32,7 @@ class Episode:
         action_seed: seed of the action draws.
         horizon: number of rounds T, if the episode sets it (members of a :class:`~torch_softucb.problems.Family`).
         discount: fraction of its statistics that a policy keeps per round; 1 forgets nothing.
+        start: prior, or policy whose statistics, trajectories begin with, as in :func:`torch_softucb.rollout`.
 
     Example:
         >>> from torch_softucb import LinUCB, synthetic_problem
@@ -44,12 +46,19 @@ class Episode:
     action_seed: int
     horizon: int | None = None
     discount: float = 1.0
+    start: GaussianPrior | BanditPolicy | None = None
 
     @classmethod
     def of_member(cls, member: Member, count: int, *, seed: int) -> Self:
         """Draw ``count`` problems from a member of a family, and the random numbers to play them."""
         noise, action = mixed_seed(seed, 1), mixed_seed(seed, 2)
-        return cls(member.problem(count, seed=seed), noise, action, member.horizon, member.discount)
+        problem, prior = member.problem(count, seed=seed), None
+        distribution = member.theta_distribution(seed=seed)
+        if distribution is not None:
+            mean, deviation = distribution
+            low, high = member.noise_std
+            prior = GaussianPrior(mean, torch.diag(deviation.double() ** 2), noise_std=(low * high) ** 0.5)
+        return cls(problem, noise, action, member.horizon, member.discount, prior)
 
     def generators(self, device: torch.device) -> tuple[torch.Generator, torch.Generator]:
         """Return the generators of the reward noise and of the action draws, in this order."""
@@ -77,6 +86,7 @@ class Episode:
             noise_generator=noise,
             record_every=max(1, horizon // RECORDED_ROUNDS),
             discount=self.discount,
+            start=self.start,
             **rollout_kwargs,
         )
 

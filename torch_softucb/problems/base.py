@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -10,7 +10,17 @@ from torch import Tensor
 from torch_softucb.checks import check_finite, check_float_tensor, check_mask, check_same_dtype, check_shape
 from torch_softucb.problems._checks import check_drift, check_has_rows, check_ids, check_noise_std
 
-_SHARED_DIMS = {"arms": 2, "mask": 1, "noise_std": 0, "drift_rate": 0}  # dimensions of a field that the batch shares
+_SHARED_DIMS = {  # dimensions of a field that the batch shares
+    "arms": 2,
+    "mask": 1,
+    "noise_std": 0,
+    "drift_rate": 0,
+    "sets": 2,
+    "weights": 1,
+    "residuals": 1,
+    "delay": 1,
+}
+_NOT_FLOATING = ("mask", "ids", "sets")  # fields that keep their dtype
 
 
 @dataclass(eq=False)
@@ -108,19 +118,19 @@ class BanditProblem:
         angle = torch.as_tensor(self.drift_rate, dtype=self.means.dtype, device=self.means.device).unsqueeze(-1) * t
         return torch.cos(angle) * self.means + torch.sin(angle) * self.rotated_means
 
-    def __getitem__(self, rows: int | slice | Tensor) -> "BanditProblem":
+    def __getitem__(self, rows: int | slice | Tensor) -> Self:
         """Select bandits along the first batch dimension; they keep their ids."""
         check_has_rows("BanditProblem", self.batch_shape)
         return replace(self, **{name: value[rows] for name, value in self._per_bandit().items()})
 
-    def repeat(self, count: int) -> "BanditProblem":
+    def repeat(self, count: int) -> Self:
         """Return ``count`` copies of each bandit along a new first batch dimension, with new ids counted from 0."""
         copies: dict[str, Any] = {name: value.expand(count, *value.shape) for name, value in self._per_bandit().items()}
         return replace(self, **copies | {"ids": None})
 
-    def to(self, target: torch.dtype | torch.device | str) -> "BanditProblem":
+    def to(self, target: torch.dtype | torch.device | str) -> Self:
         """Return the same problems in another dtype or on another device. ``mask`` and ``ids`` keep their dtype."""
-        fixed = ("mask", "ids") if isinstance(target, torch.dtype) else ()
+        fixed = _NOT_FLOATING if isinstance(target, torch.dtype) else ()
         return replace(self, **{name: value.to(target) for name, value in self._tensors().items() if name not in fixed})
 
     def _tensors(self) -> dict[str, Tensor]:

@@ -4,11 +4,13 @@ import math
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 from torch.nn.functional import normalize
 
 from torch_softucb.checks import check_choice, check_number
 from torch_softucb.problems._checks import check_range, check_rotation_dim
 from torch_softucb.problems.base import BanditProblem
+from torch_softucb.problems.contextual import ContextualProblem, contextual_problem
 from torch_softucb.problems.synthetic import synthetic_problem
 from torch_softucb.rng import mixed_seed
 
@@ -38,6 +40,13 @@ class Family:
         misfit: standard deviation of the part of the mean rewards that is not linear in the features, relative to that of
             the linear part: 0, or a range for half of the members.
         offset: standard deviation of a number that is added to all rewards of a problem.
+        changing: share of the members, other than drifting ones, whose candidates change: each round offers K items of a
+            pool.
+        pool: range of the number of items in the pool over K.
+        delayed: share of the members with changing candidates whose rewards are late.
+        delay: range of the number of rounds by which they are late.
+        with_prior: share of the members, other than drifting ones, for which the distribution of theta is known: see
+            :attr:`Member.known`.
         noise_band: largest noise within a member over the smallest, so that no noisy problem dominates the mean regret of a
             member; None lets every member span the whole range.
 
@@ -60,12 +69,21 @@ class Family:
     misfit: Range | float = 0.0
     offset: float = 0.0
     noise_band: float | None = None
+    changing: float = 0.0
+    pool: Range = (1.5, 10.0)
+    delayed: float = 0.0
+    delay: Range = (1, 20)
+    with_prior: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("num_arms", "dim", "horizon", "noise_std", "drift_rate"):
             check_range("Family", name, getattr(self, name), low=0.0 if name in ("noise_std", "drift_rate") else 1.0)
         if check_number("Family", "drifting", self.drifting, low=0.0, high=1.0, closed_high=True):
             check_rotation_dim("Family", round(self.dim[0]))
+        for name in ("changing", "delayed", "with_prior"):
+            check_number("Family", name, getattr(self, name), low=0.0, high=1.0, closed_high=True)
+        for name in ("pool", "delay"):
+            check_range("Family", name, getattr(self, name), low=1.0)
         check_range("Family", "discount", self.discount, low=0.0, high=1.0)
         if isinstance(self.features, str) or not self.features:
             raise ValueError(f"Family: features must be a sequence of names, got {self.features!r}; use ('sphere',)")
@@ -89,12 +107,18 @@ class Family:
         generator = torch.Generator().manual_seed(seed)
         u = torch.rand(6, generator=generator, dtype=torch.float64).tolist()
         of_features, of_misfit, of_noise = torch.rand(3, generator=generator, dtype=torch.float64).tolist()
+        of_changing, of_pool, of_delayed, of_delay, of_prior, known = torch.rand(6, generator=generator).tolist()
         drifts = u[3] < self.drifting
+        changes = of_changing < self.changing and not drifts
+        late = changes and of_delayed < self.delayed
         low, high = self.discount
         num_arms, dim = round(_log_uniform(self.num_arms, u[0])), round(_log_uniform(self.dim, u[1]))
         features = "sphere" if drifts else self.features[int(of_features * len(self.features))]
         if features == "one_hot":
             num_arms = dim = min(num_arms, max(2, round(self.dim[1])))
+        items = math.ceil(num_arms * _log_uniform(self.pool, of_pool)) if changes else 0
+        if features == "one_hot" and changes:  # as many items as features, of which some are offered
+            num_arms, items = max(1, num_arms * dim // items), dim
         misfit = 0.0 if isinstance(self.misfit, float) or of_misfit < 0.5 else _log_uniform(self.misfit, 2 * of_misfit - 1)
         return Member(
             num_arms=num_arms,
@@ -105,7 +129,10 @@ class Family:
             discount=1 - _log_uniform((1 - high, 1 - low), u[5]) if drifts else 1.0,
             features=features,
             misfit=0.0 if drifts or features == "one_hot" else misfit,
-            offset=self.offset,
+            offset=0.0 if of_prior < self.with_prior and not drifts else self.offset,
+            items=items,
+            delay=round(_log_uniform(self.delay, of_delay)) if late else 0,
+            known=0.05 + 0.9 * known if of_prior < self.with_prior and not drifts else None,
         )
 
 
@@ -129,6 +156,10 @@ class Member:
         features: name from :data:`FEATURES`.
         misfit: standard deviation of the part of the means that is not linear, relative to that of the linear part.
         offset: standard deviation of a number that is added to all rewards of a problem.
+        items: number of items of which ``num_arms`` are offered per round; 0 if the arms are fixed.
+        delay: rounds by which rewards are late.
+        known: share of the squared length of theta that is in its mean over problems, if that distribution is known; None
+            if not. The rest has variances that fall from feature to feature.
     """
 
     num_arms: int
@@ -140,6 +171,18 @@ class Member:
     features: str = "sphere"
     misfit: float = 0.0
     offset: float = 0.0
+    items: int = 0
+    delay: int = 0
+    known: float | None = None
+
+    def theta_distribution(self, *, seed: int) -> tuple[Tensor, Tensor] | None:  # (d,), (d,)
+        """Return mean and standard deviations of the components of theta; None if the distribution is not known."""
+        if self.known is None:
+            return None
+        generator = torch.Generator().manual_seed(mixed_seed(seed, 3))
+        mean = normalize(torch.randn(self.dim, generator=generator), dim=0) * math.sqrt(self.known)
+        variances = torch.ones(self.dim) if self.features == "one_hot" else 1 / torch.arange(1.0, self.dim + 1)
+        return mean, ((1 - self.known) * variances / variances.sum()).sqrt()
 
     def problem(self, count: int, *, seed: int) -> BanditProblem:
         """Draw ``count`` synthetic problems, each with its own noise level."""
@@ -150,6 +193,9 @@ class Member:
         low, high = map(math.log, self.noise_std)
         noise = torch.exp(low + torch.rand(count, generator=generator) * (high - low))
         arms, means = problem.arms, problem.means
+        distribution = self.theta_distribution(seed=seed)
+        if self.items or distribution is not None:
+            return self._pooled(count, noise, distribution, generator)
         if self.features == "one_hot":
             arms, means = torch.eye(self.dim), torch.randn(count, self.dim, generator=generator) / math.sqrt(self.dim)
         elif self.features == "correlated":
@@ -162,3 +208,27 @@ class Member:
         if self.offset:
             means = means + self.offset * torch.randn(count, 1, generator=generator)
         return replace(problem, arms=arms, means=means, noise_std=noise)
+
+    def _pooled(
+        self,
+        count: int,
+        noise: Tensor,  # (count,)
+        distribution: tuple[Tensor, Tensor] | None,
+        generator: torch.Generator,
+    ) -> ContextualProblem:
+        """Draw problems whose items are the same for all of them, with changing candidates or a known distribution."""
+        size = self.items or self.num_arms
+        items = torch.randn(size, self.dim, generator=generator)
+        if self.features == "correlated":
+            items = items / torch.arange(1, self.dim + 1).sqrt()
+        items = torch.eye(self.dim) if self.features == "one_hot" else normalize(items, dim=-1)
+        theta = torch.randn(count, self.dim, generator=generator)
+        theta = normalize(theta, dim=-1) if distribution is None else distribution[0] + distribution[1] * theta
+        means = theta @ items.T
+        if self.misfit:
+            spread = self.misfit * means.std(-1, keepdim=True)
+            means = means + spread * torch.randn(means.shape, generator=generator)
+        if self.offset:
+            means = means + self.offset * torch.randn(count, 1, generator=generator)
+        candidates = self.num_arms if self.items else None
+        return contextual_problem(items, means=means, candidates=candidates, noise_std=noise, delay=self.delay)

@@ -9,7 +9,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from torch_softucb.policies.decision import Estimate
+from torch_softucb.policies.base import BanditPolicy
+from torch_softucb.policies.decision import Decision, Estimate
 from torch_softucb.simulation.arm_features import ArmFeatures
 from torch_softucb.simulation.scales import NOISE_STD, scaled_estimate
 from torch_softucb.simulation.state import PlayState
@@ -20,12 +21,13 @@ class FixedArms:
 
     Args:
         features: features of the arms.
+        policy: the policy that plays.
     """
 
     discount = 1.0
 
-    def __init__(self, features: ArmFeatures) -> None:
-        self.features = features
+    def __init__(self, features: ArmFeatures, policy: BanditPolicy) -> None:
+        self.features, self.policy = features, policy
 
     def estimate(self, state: PlayState, num_observations: Tensor) -> Estimate:  # (), ()
         """Return what a policy decides on, as ``(*B, K)`` views of the state.
@@ -50,6 +52,15 @@ class FixedArms:
 
     def _times_root(self, root: Tensor, z: Tensor) -> Tensor:  # (d, d, *B), (d, *B) -> (d, *B)
         return self.features.workspace.multiply(root, z).sum(1)
+
+    def learn(self, state: PlayState, decision: Decision, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:  # (*B,)
+        """Update the state with the reward of a round; returns what :meth:`update` returns."""
+        gathered = self.update(state, arm, reward)
+        if self.policy.remembers:
+            state.memory = self.policy.remember(state.memory, arm, reward, decision)
+        if decision.next_gamma is not None:
+            state.gamma = decision.next_gamma
+        return gathered
 
     def update(self, state: PlayState, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:  # (*B,), (*B,)
         """Update the estimates with one reward per trajectory.

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from torch_softucb.functional.residuals import _residual_sum
 from torch_softucb.functional.ridge import _ridge_estimate, _ridge_root
+from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.simulation.arm_features import ArmFeatures
 from torch_softucb.simulation.fixed_arms import FixedArms
 from torch_softucb.simulation.scales import RHO, base_of
@@ -21,16 +22,16 @@ class ForgettingArms(FixedArms):
 
     Args:
         features: features of the arms.
+        policy: the policy that plays; its ridge weight is alpha.
         discount: rho in (0, 1), the weight that earlier observations keep per round.
-        ridge_alpha: ridge weight alpha.
     """
 
-    def __init__(self, features: ArmFeatures, *, discount: float, ridge_alpha: float) -> None:
-        super().__init__(features)
-        self.discount, self.ridge_alpha = discount, ridge_alpha
+    def __init__(self, features: ArmFeatures, policy: BanditPolicy, *, discount: float) -> None:
+        super().__init__(features, policy)
+        self.discount, self.ridge_alpha = discount, policy.ridge_alpha
         given, d = features.given, features.given.shape[-1]
         eye = torch.eye(d, dtype=given.dtype, device=given.device).view(d, d, *[1] * features.batch_dims)
-        self.restored_ridge = (1 - discount) * ridge_alpha * eye  # (d, d, 1...) what V regains per round
+        self.restored_ridge = (1 - discount) * self.ridge_alpha * eye  # (d, d, 1...) what V regains per round
 
     def update(self, state: PlayState, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:  # (*B,), (*B,)
         """Discount the statistics, then add one reward per trajectory."""

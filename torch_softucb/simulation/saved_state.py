@@ -1,7 +1,9 @@
 """Checks of the numbers of a simulation's state, in play and when it is loaded from a file."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -20,6 +22,69 @@ def check_finite_numbers(what: str, tensor: Tensor) -> None:
         bad = int((~tensor.isfinite()).sum())
         if bad:  # otherwise only the sum overflowed
             raise NumericalError(f"{what} must be finite, got {bad} NaN or infinite of {tensor.numel()} values")
+
+
+class SimulationState(ABC):
+    """Fields that all states of trajectories in progress have, and how they are saved. Subclasses are dataclasses.
+
+    Attributes:
+        noise_key: key of the reward noise, ``()`` int64.
+        action_key: key of the action draws, ``()`` int64.
+        t: number of rounds played.
+    """
+
+    noise_key: Tensor  # () int64
+    action_key: Tensor  # () int64
+    t: int
+
+    def _fields(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+    @property
+    @abstractmethod
+    def num_observations(self) -> Tensor:  # () or (*B,)
+        """Number of observations per trajectory, in the dtype of the estimates."""
+
+    @abstractmethod
+    def check_widths(self, t: int) -> None:
+        """Raise NumericalError if a width is negative or NaN, naming round ``t``, counted from 0."""
+
+    @abstractmethod
+    def check_estimates(self, t: int) -> None:
+        """Raise NumericalError if an estimate cannot be right, naming round ``t``, counted from 0."""
+
+    def check_finite(self) -> None:
+        """Raise NumericalError, naming the field, if a number of the state is NaN or infinite."""
+        for name, value in self._fields().items():
+            if isinstance(value, Tensor) and value.is_floating_point():
+                check_finite_numbers(f"rollout: {name}", value)
+
+    def state_dict(self) -> dict[str, Tensor | int]:
+        """Return a copy of every field that is used, by name."""
+        return {
+            name: value.clone() if isinstance(value, Tensor) else value
+            for name, value in self._fields().items()
+            if value is not None
+        }
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Copy every field from ``saved``, which is not written to afterwards.
+
+        Args:
+            saved: a :meth:`state_dict` of a simulation of the same policy and problem.
+
+        Raises:
+            ValueError, TypeError: if a field is missing, has another shape or dtype, or a value that no simulation has; the
+                state is then as before.
+        """
+        own = self.state_dict()
+        check_saved_state("Simulation.load_state_dict", saved, own)
+        copies = {name: value.clone() if isinstance(value, Tensor) else value for name, value in saved.items()}
+        for name, value in own.items():
+            if isinstance(value, Tensor):
+                copies[name] = copies[name].to(value.device).contiguous()
+        for name, value in copies.items():
+            setattr(self, name, value)
 
 
 def check_saved_state(where: str, saved: Mapping[str, Any], own: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -12,14 +12,14 @@ from torch_softucb.policies.auto import AutoSoftUCB
 from torch_softucb.policies.base import BanditPolicy
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.simulation.arm_features import ArmFeatures
-from torch_softucb.simulation.saved_state import check_finite_numbers, check_saved_state
+from torch_softucb.simulation.saved_state import SimulationState, check_finite_numbers
 from torch_softucb.simulation.scales import fresh_scales
 
 RUNNING_SUMS = ("num_observations", "residual_sum", "log_det", "sum_of_squares")  # the rows of PlayState.running_sums
 
 
 @dataclass(eq=False)
-class PlayState:
+class PlayState(SimulationState):
     """Everything about a batch of trajectories that a round reads and writes.
 
     The batch is the innermost dimension of the estimates, so that every pass over arms and every broadcast over the batch
@@ -137,38 +137,3 @@ class PlayState:
         self.check_widths(t)
         for name in ("mu_hat", "width_sq", "gamma"):
             check_finite_numbers(f"rollout: {name} at round {t + 1}", getattr(self, name))
-
-    def check_finite(self) -> None:
-        """Raise NumericalError, naming the field, if a number of the state is NaN or infinite."""
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Tensor) and value.is_floating_point():
-                check_finite_numbers(f"rollout: {field.name}", value)
-
-    def state_dict(self) -> dict[str, Tensor | int]:
-        """Return a copy of every field that is used, by name."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {
-            name: value.clone() if isinstance(value, Tensor) else value
-            for name, value in values.items()
-            if value is not None
-        }
-
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Copy every field from ``saved``, which is not written to afterwards.
-
-        Args:
-            saved: a :meth:`state_dict` of a simulation of the same policy and problem.
-
-        Raises:
-            ValueError, TypeError: if a field is missing, has another shape or dtype, or a value that no simulation has; the
-                state is then as before.
-        """
-        own = self.state_dict()
-        check_saved_state("Simulation.load_state_dict", saved, own)
-        copies = {name: value.clone() if isinstance(value, Tensor) else value for name, value in saved.items()}
-        for name, value in own.items():
-            if isinstance(value, Tensor):
-                copies[name] = copies[name].to(value.device).contiguous()
-        for name, value in copies.items():
-            setattr(self, name, value)

@@ -6,7 +6,7 @@ from tests.simulation.cases import DIM, NUM_ARMS, problem_of
 from torch_softucb import LinUCB, SoftUCBPolicy
 from torch_softucb import functional as F
 from torch_softucb.policies import LinPHE
-from torch_softucb.simulation.backends.eager import decide, learn
+from torch_softucb.simulation.backends.eager import decide
 from torch_softucb.simulation.engine import Simulation
 from torch_softucb.simulation.trajectory import SCORES
 
@@ -22,7 +22,7 @@ def test_decide_changes_nothing_and_learn_updates(seeded):
     with torch.no_grad():
         outcome = decide(backend.setup, simulation.state, simulation.state.num_observations, noise[0], draws[0])
         assert all(torch.equal(now, before[name]) for name, now in simulation.state_dict().items() if name != "t")
-        learn(backend.setup, simulation.state, outcome)
+        backend.setup.arms.learn(simulation.state, outcome.decision, outcome.arm, outcome.reward)
     assert not simulation.state.mu_hat.equal(before["mu_hat"])
     assert simulation.state.gamma is outcome.decision.next_gamma
 

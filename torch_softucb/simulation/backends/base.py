@@ -5,20 +5,34 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from torch_softucb.errors import CompileWarning
 from torch_softucb.policies.base import BanditPolicy
+from torch_softucb.policies.decision import Decision, Estimate
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.simulation.environment import Environment
-from torch_softucb.simulation.fixed_arms import FixedArms
-from torch_softucb.simulation.state import PlayState
+from torch_softucb.simulation.saved_state import SimulationState
 from torch_softucb.simulation.trajectory import Round
 
 _WARNED: set[str] = set()  # reasons that have been given
 _NUMBERS_AT_ONCE = 2**15  # random numbers drawn per stream and block: they stay in the cache
+
+
+class Arms(Protocol):
+    """What reads and updates the estimates in a state; each has its own type of state."""
+
+    discount: float
+
+    def estimate(self, state: Any, num_observations: Tensor) -> Estimate:
+        """Return what a policy decides on."""
+        ...
+
+    def learn(self, state: Any, decision: Decision, arm: Tensor, reward: Tensor) -> object:
+        """Update the state after a round."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +50,7 @@ class PlaySetup:
 
     policy: BanditPolicy
     problem: BanditProblem
-    arms: FixedArms
+    arms: Arms
     environment: Environment
     gradient: bool = False
     scores: bool = False
@@ -68,7 +82,7 @@ class Backend(Protocol):
 
     def play(
         self,
-        state: PlayState,
+        state: SimulationState,
         noise: Tensor,  # (n, *B)
         draws: Tensor,  # (n, *B) uniform float64, or (n, *B, m) standard normal
     ) -> Iterator[Round]:

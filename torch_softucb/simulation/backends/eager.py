@@ -9,8 +9,8 @@ from torch_softucb.errors import NumericalError
 from torch_softucb.policies.decision import Decision
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.simulation.backends.base import Backend, PlaySetup
+from torch_softucb.simulation.saved_state import SimulationState
 from torch_softucb.simulation.scores import gradient_terms, round_scores
-from torch_softucb.simulation.state import PlayState
 from torch_softucb.simulation.trajectory import GradientTerms, Round
 
 
@@ -24,25 +24,14 @@ class Outcome(NamedTuple):
     gradient: GradientTerms | None
 
 
-def decide(setup: PlaySetup, state: PlayState, num_observations: Tensor, noise: Tensor, draw: Tensor) -> Outcome:
+def decide(setup: PlaySetup, state: SimulationState, num_observations: Tensor, noise: Tensor, draw: Tensor) -> Outcome:
     """Play one round up to the reward, without changing the state."""
     estimate = setup.arms.estimate(state, num_observations)
-    decision = setup.policy.decide(estimate, mask=setup.problem.mask)
+    decision = setup.policy.decide(estimate, mask=setup.environment.mask)
     arm = decision.pick(draw)
     mean = setup.environment.mean_of(arm)
     terms = gradient_terms(setup.policy, decision) if setup.gradient else None
-    return Outcome(decision, arm, mean + noise, setup.environment.regret(decision, mean), terms)
-
-
-def learn(setup: PlaySetup, state: PlayState, outcome: Outcome) -> tuple[Tensor, Tensor]:
-    """Update the state with the outcome of a round; returns what ``arms.update`` returns."""
-    decision, arm, reward = outcome.decision, outcome.arm, outcome.reward
-    gathered = setup.arms.update(state, arm, reward)
-    if setup.policy.remembers:
-        state.memory = setup.policy.remember(state.memory, arm, reward, decision)
-    if decision.next_gamma is not None:
-        state.gamma = decision.next_gamma
-    return gathered
+    return Outcome(decision, arm, setup.environment.reward(mean, noise), setup.environment.regret(decision, mean), terms)
 
 
 class Eager(Backend):
@@ -51,9 +40,10 @@ class Eager(Backend):
     def __init__(self, setup: PlaySetup) -> None:
         self.setup = setup
 
-    def play(self, state: PlayState, noise: Tensor, draws: Tensor) -> Iterator[Round]:
+    def play(self, state: SimulationState, noise: Tensor, draws: Tensor) -> Iterator[Round]:
         """Yield the round before the state is updated, as the decision's tensors are views of the state."""
         setup = self.setup
+        setup.environment.show(state.t)
         try:
             outcome = decide(setup, state, state.num_observations, noise[0], draws[0])
         except NumericalError:
@@ -66,5 +56,5 @@ class Eager(Backend):
             situation = None if decision.situation is None else decision.situation.unsqueeze(0)
         regret = outcome.regret.unsqueeze(0)
         yield Round(state.t, regret, outcome.gradient, decision, outcome.arm, outcome.reward, scores, situation)
-        learn(setup, state, outcome)
+        setup.arms.learn(state, decision, outcome.arm, outcome.reward)
         state.t += 1

@@ -26,7 +26,7 @@ import torch
 from torch_softucb.simulation.backends.compiled import find_compiler
 
 SOURCE = Path(__file__).with_name("rounds.cpp")
-HEADER = Path(__file__).with_name("scales.h")  # included by SOURCE
+HEADERS = [Path(__file__).with_name(name) for name in ("scales.h", "contextual.h")]  # included by SOURCE
 SANITIZE = "TORCH_SOFTUCB_SANITIZE"  # set to 1, builds with address and undefined-behaviour sanitizers, see its test
 _FLAGS = ["-O3", "-march=native", "-ffast-math", "-fopenmp"]
 _SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-g"]
@@ -41,11 +41,15 @@ class Kernel(NamedTuple):
         op: plays a block of rounds.
         reason: why the kernel is not available; None if it is.
         rescale: estimates the scales of a policy that has no fixed ones.
+        contextual: plays a block of rounds with changing candidates.
+        candidates: draws candidates.
     """
 
     op: Callable[..., None] | None
     reason: str | None = None
     rescale: Callable[..., None] | None = None
+    contextual: Callable[..., None] | None = None
+    candidates: Callable[..., None] | None = None
 
 
 def _flags() -> list[str]:
@@ -57,7 +61,14 @@ def library_name() -> str:
     about = Path("/proc/cpuinfo")
     lines = about.read_text().splitlines() if about.exists() else []
     processor = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
-    parts = (SOURCE.read_text(), HEADER.read_text(), torch.__version__, sys.version, platform.machine(), processor)
+    parts = (
+        SOURCE.read_text(),
+        *(header.read_text() for header in HEADERS),
+        torch.__version__,
+        sys.version,
+        platform.machine(),
+        processor,
+    )
     return "torch_softucb_" + hashlib.sha256("\n".join([*parts, *_flags()]).encode()).hexdigest()[:12]
 
 
@@ -156,4 +167,5 @@ def load_kernel() -> Kernel:
                 _build(library)
         except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
             return Kernel(None, f"the native kernel could not be built ({str(error).splitlines()[0]})")
-    return Kernel(torch.ops.torch_softucb.rounds.default, rescale=torch.ops.torch_softucb.rescale.default)
+    ops = torch.ops.torch_softucb
+    return Kernel(ops.rounds.default, None, ops.rescale.default, ops.contextual_rounds.default, ops.candidates.default)

@@ -17,7 +17,8 @@ from torch_softucb.policies.decision import NativeRule
 from torch_softucb.policies.soft_ucb import SoftUCBPolicy
 from torch_softucb.simulation.backends.base import Backend, PlaySetup
 from torch_softucb.simulation.backends.kernel import load_kernel
-from torch_softucb.simulation.saved_state import check_finite_numbers
+from torch_softucb.simulation.fixed_arms import FixedArms
+from torch_softucb.simulation.saved_state import SimulationState, check_finite_numbers
 from torch_softucb.simulation.scales import noise_unit
 from torch_softucb.simulation.state import PlayState
 from torch_softucb.simulation.trajectory import SCORES, GradientTerms, Round
@@ -66,6 +67,7 @@ def _kernel_problem(setup: PlaySetup) -> KernelProblem:
     if problem.rotated_means is not None:
         means, rotated_means = (each.movedim(-1, 0).contiguous() for each in (problem.means, problem.rotated_means))
         drift_rate = torch.as_tensor(problem.drift_rate, dtype=means.dtype, device=means.device).expand(batch).contiguous()
+    assert isinstance(setup.arms, FixedArms)
     return KernelProblem(setup.arms.features.layout, means, environment.best, mask, rotated_means, drift_rate)
 
 
@@ -102,7 +104,8 @@ class Native(Backend):
             )
         if setup.gradient and not rule.rule.startswith("soft"):
             check_offered("rollout", "gradient", None, name)
-        batch, size = setup.problem.batch_shape.numel(), setup.problem.num_arms * setup.problem.dim
+        # (K, *B): with changing candidates K is their number, not that of the items
+        batch, size = setup.problem.batch_shape.numel(), len(means) * setup.problem.dim
         if batch < LANES and size > _LARGE:
             return (
                 f"compile='native' is slower than eager rounds for fewer than {LANES} trajectories with K * d above "
@@ -115,8 +118,9 @@ class Native(Backend):
         most = min(max(_NUMBERS_AT_ONCE, _ROUNDS_AT_ONCE * numbers_per_round), _MAX_NUMBERS)
         return max(1, most // numbers_per_round)
 
-    def play(self, state: PlayState, noise: Tensor, draws: Tensor) -> Iterator[Round]:
+    def play(self, state: SimulationState, noise: Tensor, draws: Tensor) -> Iterator[Round]:
         """Yield the block of rounds after the state was updated."""
+        assert isinstance(state, PlayState)
         setup, n, means = self.setup, len(noise), self._problem.means
         assert self._kernel is not None
         num_observations = state.num_observations + torch.arange(n, device=means.device)  # (n,)

@@ -29,6 +29,13 @@ enum StateField : size_t {  // PlayState; the kernel does not use the last three
 enum ProblemField : size_t { ARMS, MEANS, BEST, MASK, ROTATED_MEANS, DRIFT_RATE, PROBLEM_FIELDS };  // KernelProblem
 enum Setting : size_t { ODDS, SMOOTHING, EPSILON, DISCOUNT, RIDGE_ALPHA, SETTINGS };  // KernelSettings
 enum OutputField : size_t { REGRET, TERMS, SCORES, OUTPUT_FIELDS };  // KernelOutputs
+enum WorldField : size_t {  // KernelWorld
+  ITEMS, ITEM_MEANS, ITEM_BASE, ITEM_ROTATED, ITEM_DRIFT_RATE, CANDIDATES, DELAYS, WORLD_FIELDS
+};
+enum Shape : size_t {  // KernelShape
+  SHAPE_MEMORY, SHAPE_MEMORY_SIZE, SHAPE_SLOTS, SHAPE_FIXED_DELAY, SHAPE_REFRESH_EVERY, SHAPE_ANCHORS, SHAPE_BERNOULLI,
+  SHAPE_FIELDS
+};
 enum Term : int64_t { TERM_REWARD, TERM_PENALTY, TERM_VALUE, TERM_COUNT };  // GradientTerms
 enum Sum : int64_t { SUM_NUM_OBSERVATIONS, SUM_RESIDUAL_SUM, SUM_LOG_DET, SUM_SUM_OF_SQUARES, SUM_COUNT };  // RUNNING_SUMS
 enum Scale : int64_t { SCALE_ANCHOR, SCALE_OFFSET, SCALE_NOISE_STD, SCALE_RHO, SCALE_COUNT = 11 };  // simulation.scales
@@ -523,6 +530,12 @@ void play_all(const Block<F> &s) {
   });
 }
 
+}  // namespace
+
+#include "contextual.h"
+
+namespace {
+
 using Tensors = c10::List<std::optional<at::Tensor>>;
 
 // Raises, naming the tensor, unless it is a contiguous CPU tensor of the expected shape and dtype.
@@ -699,9 +712,135 @@ void rescale(const at::Tensor &arms, const at::Tensor &arm_sums, const at::Tenso
   });
 }
 
+// Plays a block of rounds with changing candidates, see contextual.h. `numbers` are, in this order, the settings of `rounds`,
+// and `shape` the sizes and flags of World.
+void contextual_rounds(c10::string_view rule_name, int64_t start, const Tensors &world, const Tensors &state,
+                       const at::Tensor &noise, const at::Tensor &draws, const at::Tensor &scale, at::ArrayRef<double> settings,
+                       at::IntArrayRef shape, const Tensors &outputs) {
+  const int64_t rule = rule_of(rule_name);
+  TORCH_CHECK(world.size() == WORLD_FIELDS, "contextual_rounds: world must have ", +WORLD_FIELDS, " tensors, got ", world.size());
+  TORCH_CHECK(start >= 0, "contextual_rounds: start must be at least 0, got ", start);
+  TORCH_CHECK(state.size() == 4, "contextual_rounds: state must have 4 tensors, got ", state.size());
+  TORCH_CHECK(settings.size() == SETTINGS && shape.size() == SHAPE_FIELDS && outputs.size() == OUTPUT_FIELDS,
+              "contextual_rounds: expected ", +SETTINGS, " settings, ", +SHAPE_FIELDS, " sizes and ", +OUTPUT_FIELDS, " outputs");
+  const auto given = [](const Tensors &list, size_t i) { return std::optional<at::Tensor>(list.get(i)); };
+  const auto needed = [&](const Tensors &list, size_t i, const char *name) {
+    const auto t = given(list, i);
+    TORCH_CHECK(t.has_value(), "contextual_rounds: ", name, " must be given");
+    return *t;
+  };
+  const at::Tensor items = needed(world, ITEMS, "items"), means = needed(world, ITEM_MEANS, "means");
+  const at::Tensor candidates = needed(world, CANDIDATES, "candidates");
+  const auto base = given(world, ITEM_BASE), rotated = given(world, ITEM_ROTATED), rate = given(world, ITEM_DRIFT_RATE);
+  const auto delays = given(world, DELAYS), waiting = given(state, 1);
+  const at::Tensor statistics = needed(state, 0, "statistics"), mu_hat = needed(state, 2, "mu_hat");
+  const at::Tensor width = needed(state, 3, "width"), regret = needed(outputs, REGRET, "regret");
+  const auto terms = given(outputs, TERMS), scores = given(outputs, SCORES);
+  TORCH_CHECK(means.dim() == 2 && (items.dim() == 2 || items.dim() == 3) && noise.dim() == 2 && candidates.dim() == 3 &&
+                  statistics.dim() == 2 && means.numel() > 0 && items.numel() > 0 && candidates.numel() > 0,
+              "contextual_rounds: means must be (B, M), items (M, d) or (B, M, d), noise (n, B), candidates (n, B, K) and "
+              "statistics (B, size), none of them empty");
+  const bool own_items = items.dim() == 3;
+  const int64_t B = means.size(0), M = means.size(1), d = items.size(-1), n = noise.size(0), K = candidates.size(2);
+  const int64_t memory_size = shape[SHAPE_MEMORY_SIZE], size = 2 * d * d + d + memory_size + 2, slots = shape[SHAPE_SLOTS];
+  const CheckTensor check{means.scalar_type()};
+  check("items", items, own_items ? std::vector<int64_t>{B, M, d} : std::vector<int64_t>{M, d});
+  check("means", means, {B, M});
+  if (base) check("base", *base, own_items ? std::vector<int64_t>{B, M} : std::vector<int64_t>{M});
+  TORCH_CHECK(rotated.has_value() == rate.has_value(), "contextual_rounds: rotated_means and drift_rate must be given together");
+  if (rotated) { check("rotated_means", *rotated, {B, M}); check("drift_rate", *rate, {B}); }
+  check("candidates", candidates, {n, B, K}, at::kInt);
+  check("statistics", statistics, {B, size}, at::kDouble);
+  TORCH_CHECK(waiting.has_value() == (slots > 0), "contextual_rounds: waiting goes with delays");
+  if (waiting) check("waiting", *waiting, {B, slots, WAITING_COUNT}, at::kDouble);
+  if (delays) check("delays", *delays, {n, B}, at::kLong);
+  check("mu_hat", mu_hat, {B});
+  check("width", width, {B});
+  check("noise", noise, {n, B});
+  if (rule == THOMPSON) check("draws", draws, {n, d, B});
+  else check("draws", draws, {n, B}, at::kDouble);
+  check("regret", regret, {n, B});
+  if (terms) check("terms", *terms, {TERM_COUNT, B});
+  if (scores) check("scores", *scores, {SCORE_COUNT, n, B});
+  TORCH_CHECK(scale.device().is_cpu() && scale.scalar_type() == means.scalar_type() && scale.dim() == 2 &&
+                  (scale.size(0) == 1 || scale.size(0) == n) && (scale.size(1) == 1 || scale.size(1) == B),
+              "contextual_rounds: scale must have shape [", n, " or 1, ", B, " or 1] and the dtype of the means, got ", scale.sizes());
+  const auto least = candidates.min().item<int32_t>(), most = candidates.max().item<int32_t>();
+  TORCH_CHECK(least >= -1 && most < M, "contextual_rounds: candidates must be -1 or item numbers below ", M, ", got ", least, " to ",
+              most);
+  const int64_t holds = shape[SHAPE_MEMORY];
+  TORCH_CHECK((holds == MEMORY_NONE && memory_size == 0) || (holds == MEMORY_REWARD_SUMS && memory_size >= 2) ||
+                  (holds == MEMORY_SCALES && memory_size == SLOT_SUM_X + 2 * d),
+              "contextual_rounds: memory of type ", holds, " cannot have ", memory_size, " numbers");
+  TORCH_CHECK(slots >= 0 && shape[SHAPE_FIXED_DELAY] < std::max<int64_t>(slots, 1) && shape[SHAPE_REFRESH_EVERY] > 0,
+              "contextual_rounds: sizes do not fit together");
+  TORCH_CHECK(slots == 0 || delays.has_value() || shape[SHAPE_FIXED_DELAY] == slots - 1,
+              "contextual_rounds: a fixed delay must be ", slots - 1, ", got ", shape[SHAPE_FIXED_DELAY]);
+  if (waiting) {
+    const at::Tensor numbers = waiting->select(-1, WAITING_ITEM);
+    TORCH_CHECK(numbers.min().item<double>() >= 0 && numbers.max().item<double>() < double(M),
+                "contextual_rounds: items that wait for a reward must be below ", M);
+  }
+  AT_DISPATCH_FLOATING_TYPES(means.scalar_type(), "contextual_rounds", [&] {
+    const auto read = [](const std::optional<at::Tensor> &t) { return t ? t->const_data_ptr<scalar_t>() : nullptr; };
+    const auto write = [](const std::optional<at::Tensor> &t) { return t ? t->mutable_data_ptr<scalar_t>() : nullptr; };
+    Block<scalar_t> s{};
+    s.rule = rule; s.rounds = n; s.K = K; s.d = d; s.B = B; s.start = start;
+    s.noise = noise.const_data_ptr<scalar_t>();
+    s.uniforms = rule == THOMPSON ? nullptr : draws.const_data_ptr<double>();
+    s.normals = rule == THOMPSON ? draws.const_data_ptr<scalar_t>() : nullptr;
+    s.scale = scale.const_data_ptr<scalar_t>();
+    s.scale_round = scale.size(0) > 1 ? scale.stride(0) : 0;
+    s.scale_lane = scale.size(1) > 1 ? scale.stride(1) : 0;
+    s.odds = settings[ODDS]; s.smoothing = settings[SMOOTHING]; s.epsilon = settings[EPSILON];
+    s.discount = settings[DISCOUNT]; s.ridge_alpha = settings[RIDGE_ALPHA];
+    s.regret = regret.mutable_data_ptr<scalar_t>();
+    s.terms = write(terms);
+    s.scores = write(scores);
+    World<scalar_t> w{};
+    w.M = M; w.size = size; w.memory_size = memory_size; w.holds = holds; w.slots = slots;
+    w.fixed_delay = shape[SHAPE_FIXED_DELAY]; w.refresh_every = shape[SHAPE_REFRESH_EVERY];
+    w.anchors = shape[SHAPE_ANCHORS] != 0; w.bernoulli = shape[SHAPE_BERNOULLI] != 0; w.own_items = own_items;
+    w.items = items.const_data_ptr<scalar_t>();
+    w.base = read(base); w.means = means.const_data_ptr<scalar_t>(); w.rotated_means = read(rotated); w.drift_rate = read(rate);
+    w.candidates = candidates.const_data_ptr<int32_t>();
+    w.delays = delays ? delays->const_data_ptr<int64_t>() : nullptr;
+    w.statistics = statistics.mutable_data_ptr<double>();
+    w.waiting = waiting ? waiting->mutable_data_ptr<double>() : nullptr;
+    w.mu_hat = mu_hat.mutable_data_ptr<scalar_t>();
+    w.width = width.mutable_data_ptr<scalar_t>();
+    least < 0 ? play_contextual<scalar_t, true>(s, w) : play_contextual<scalar_t, false>(s, w);
+  });
+}
+
+void candidates(const at::Tensor &seeds, const at::Tensor &available, const std::optional<at::Tensor> &order, int64_t num_items,
+                int64_t start, const at::Tensor &out) {
+  TORCH_CHECK(out.dim() == 3 && seeds.dim() == 1, "candidates: out must be (n, B, K) and seeds (B)");
+  const int64_t n = out.size(0), B = out.size(1), K = out.size(2);
+  const CheckTensor check{at::kLong};
+  check("seeds", seeds, {B});
+  check("available", available, {B});
+  if (order) check("order", *order, {B, num_items});
+  check("out", out, {n, B, K}, at::kInt);
+  if (out.numel() == 0) return;
+  TORCH_CHECK(start >= 0, "candidates: start must be at least 0, got ", start);
+  TORCH_CHECK(!order || (order->min().item<int64_t>() >= 0 && order->max().item<int64_t>() < num_items),
+              "candidates: order must be item numbers below ", num_items);
+  TORCH_CHECK(available.min().item<int64_t>() >= 0 && available.max().item<int64_t>() <= num_items,
+              "candidates: available must be at most the number of items ", num_items);
+  at::parallel_for(0, n * B, 256, [&](int64_t begin, int64_t end) {
+    draw_subsets(seeds.const_data_ptr<int64_t>(), available.const_data_ptr<int64_t>(),
+                 order ? order->const_data_ptr<int64_t>() : nullptr, num_items, B, K, start, begin, end,
+                 out.mutable_data_ptr<int32_t>());
+  });
+}
+
 }  // namespace
 
 TORCH_LIBRARY(torch_softucb, m) {
+  m.def("contextual_rounds(str rule, int start, Tensor?[] world, Tensor(a!)?[] state, Tensor noise, Tensor draws, Tensor scale,"
+        " float[] settings, int[] shape, Tensor(b!)?[] outputs) -> ()");
+  m.def("candidates(Tensor seeds, Tensor available, Tensor? order, int num_items, int start, Tensor(a!) out) -> ()");
   m.def("rescale(Tensor arms, Tensor arm_sums, Tensor(a!) scales, Tensor(b!) mu_hat, Tensor(c!) width_sq, Tensor(d!) root,"
         " Tensor(e!)? V, Tensor(f!)? b, Tensor(g!)? offset_width_sq) -> ()");
   m.def("rounds(str rule, int start, Tensor(a!)?[] state, Tensor?[] problem, Tensor noise, Tensor draws, Tensor scale,"
@@ -709,5 +848,7 @@ TORCH_LIBRARY(torch_softucb, m) {
 }
 TORCH_LIBRARY_IMPL(torch_softucb, CPU, m) {
   m.impl("rounds", &rounds);
+  m.impl("contextual_rounds", &contextual_rounds);
+  m.impl("candidates", &candidates);
   m.impl("rescale", &rescale);
 }
