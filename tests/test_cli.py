@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
@@ -11,20 +13,45 @@ from torch_softucb.cli import main
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = sorted((ROOT / "scripts" / "configs").glob("*.yaml"))
-TINY = ["--data.num_arms", "6", "--data.dim", "3", "--data.trajectories", "8", "--data.num_steps", "4"]
-TINY += ["--data.eval_trajectories", "8", "--model.init_args.horizon", "12"]
-TINY += ["--trainer.devices", "1", "--trainer.strategy", "auto"]
+TINY = ["--data.trajectories", "8", "--data.num_steps", "4", "--data.eval_trajectories", "8"]
+TINY += ["--model.init_args.horizon", "12", "--trainer.devices", "1", "--trainer.strategy", "auto"]
+SYNTHETIC = ["--data.num_arms", "6", "--data.dim", "3"]
+ONLINE = [*SYNTHETIC, "--model.init_args.num_trajectories", "8", "--model.init_args.rounds_per_step", "3"]
+SIZES = {  # of configs whose data are not BanditDataModule
+    "family": ["--data.family.dim", "[3, 3]", "--data.family.num_arms", "[4, 8]", "--data.eval_members", "2"],
+    "log": [],
+    "online": ONLINE,
+    "online_auto": ONLINE,
+    "problem": [],
+    "ratings": ["--data.num_items", "6", "--data.dim", "2"],
+}
+
+
+def _write_data(config):
+    """Write the file that a config names to the present folder."""
+    if config == "problem":
+        means = np.random.default_rng(0).normal(size=(5, 4))
+        np.savez("problem.npz", arms=np.eye(4, 3), means=means)
+    if config == "log":
+        x = np.random.default_rng(0).normal(size=(60, 4, 3))
+        rewards = x[:, 0].sum(-1) + np.random.default_rng(1).normal(size=60)
+        rows = {"x": x[:, 0].tolist(), "arm": [0] * 60, "features": x.tolist(), "reward": rewards}
+        pd.DataFrame(rows).to_parquet("log.parquet")
+    if config == "ratings":
+        stars = np.random.default_rng(0).integers(1, 6, size=(20, 7))
+        lines = [f"{user},{item},{rating}" for (user, item), rating in np.ndenumerate(stars)]
+        Path("ratings.csv").write_text("\n".join(["user,item,rating", *lines]))
 
 
 def _train(*extra, config="offline"):
-    online = ["--model.init_args.num_trajectories", "8", "--model.init_args.rounds_per_step", "3"]
-    online = online if config.startswith("online") else []
-    return main(["--config", str(ROOT / "scripts" / "configs" / f"{config}.yaml"), *TINY, *online, *extra])
+    sizes = SIZES.get(config, SYNTHETIC)
+    return main(["--config", str(ROOT / "scripts" / "configs" / f"{config}.yaml"), *TINY, *sizes, *extra])
 
 
 @pytest.mark.parametrize("config", [c.stem for c in CONFIGS])
 def test_every_config_trains_and_leaves_a_whole_run_folder(config, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    _write_data(config)
     model = _train(config=config)
     (run,) = (tmp_path / "lightning_logs").iterdir()
     names = {p.name.split(".")[0] for p in run.iterdir()}
@@ -34,7 +61,10 @@ def test_every_config_trains_and_leaves_a_whole_run_folder(config, tmp_path, mon
     for baseline in ("LinUCB at Eq. 5's radius", "LinTS", "epsilon-greedy"):
         assert baseline in shown
     assert "View: tensorboard --logdir" in shown
-    assert yaml.safe_load((run / "config.yaml").read_text())["data"]["dim"] == 3
+    assert model.policy.dim == 3  # from the data
+    saved = yaml.safe_load((run / "config.yaml").read_text())
+    assert main(["--config", str(run / "config.yaml")]).mean_beta == model.mean_beta
+    assert saved["data"]["class_path"].startswith("torch_softucb.training.")
 
 
 def _stop_after_2_of_4(folder):
@@ -102,12 +132,32 @@ def _refused(capsys, match, *extra, config="offline"):
         (["--resume", "nowhere.ckpt"], "nowhere.ckpt"),
         (["--resume", "last", "--trainer.logger", "false"], "--resume last: trainer.logger must be"),
         (["--checkpoint_every", "0"], "checkpoint_every must be at least 1, got 0"),
+        (["--data", "torch_softucb.training.NoData"], "NoData"),
     ],
 )
 def test_wrong_input_one_readable_error_nothing_written(extra, match, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     _refused(capsys, match, *extra)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("extra", "config", "message"),
+    [
+        (["--model.eta", "-1"], "offline", "train: SoftUCBOffline: eta must be in [0, inf), got -1.0\n"),
+        (["--data.num_steps", "0"], "offline", "train: BanditDataModule: num_steps must be at least 1, got 0\n"),
+        (
+            ["--data.family.noise_std", "[-1, 2]"],
+            "family",
+            "train: Family: noise_std must be (low, high) with low > 0 and high not below low, got (-1.0, 2.0)\n",
+        ),
+    ],
+)
+def test_a_refused_value_is_one_line(extra, config, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        _train(*extra, config=config)
+    assert capsys.readouterr().err == message
 
 
 def test_wrong_checkpoints(tmp_path, monkeypatch, capsys):
@@ -173,6 +223,43 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lightning_logs").write_text("a file where the folder should be")
     _refused(capsys, "lightning_logs")
+
+
+def test_without_arguments_it_names_a_config_to_begin_with(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main([])
+    shown = capsys.readouterr().err
+    assert len(shown.splitlines()) == 3
+    for name in ("offline", "problem", "ratings"):
+        assert f"{name}.yaml" in shown
+        assert ROOT / "scripts" / "configs" / f"{name}.yaml" in CONFIGS
+
+
+def test_data_of_another_class_by_its_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plain = _train()
+    (tmp_path / "data.yaml").write_text("class_path: torch_softucb.training.BanditDataModule\ninit_args:\n  dim: 3\n")
+    model = main(["--model", "SoftUCBOffline", "--model.lr", "5.0", "--data", "data.yaml", "--data.num_arms", "6", *TINY])
+    assert model.mean_beta == plain.mean_beta
+
+
+def test_data_without_a_class_show_what_is_expected(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    hint = "data must name its class: {class_path: torch_softucb.training.BanditDataModule"
+    for text, match in (("num_arms: 6\ndim: 3\n", hint), ("num_steps: 4\n", "EpisodeDataModule: expected a subclass")):
+        (tmp_path / "data.yaml").write_text(text)
+        with pytest.raises(SystemExit, match="2"):
+            main(["--model", "SoftUCBOffline", "--data", "data.yaml"])
+        assert match in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["--model", "SoftUCBOffline"])
+    assert "required: data" in capsys.readouterr().err
+
+
+def test_a_family_needs_one_number_of_features(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    _refused(capsys, "all members must have the same number of features", "--data.family.dim", "[3, 5]", config="family")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_help_and_print_config(capsys):

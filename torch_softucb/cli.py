@@ -2,17 +2,25 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import lightning as L
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 
 from torch_softucb.training._checks import check_seed_kept, seeds_of_checkpoint
 from torch_softucb.training.checkpoint import AtomicCheckpointIO
-from torch_softucb.training.data import BanditDataModule
+from torch_softucb.training.data import EpisodeDataModule
 from torch_softucb.training.module import SoftUCBModule
 from torch_softucb.training.runs import join_restarted_group, last_run, restarted_by_torchrun
 from torch_softucb.training.trainer import quiet, run_folder, summary, trainer_defaults
+
+
+class _Parser(LightningArgumentParser):
+    """Parser that shows what ``data`` should be when it is refused."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        hint = "\n  data must name its class: {class_path: torch_softucb.training.BanditDataModule, init_args: {dim: 10}}"
+        super().error(message + hint if message.startswith('Parser key "data"') else message, ex)
 
 
 class SoftUCBCLI(LightningCLI):
@@ -29,7 +37,7 @@ class SoftUCBCLI(LightningCLI):
         about = "checkpoint to resume from, bit for bit; last: the newest interrupted run of this config, or a new run"
         parser.add_argument("--resume", type=str | None, default=None, help=about)
         parser.add_argument("--checkpoint_every", type=int, default=1, help="training steps between two checkpoints")
-        parser.link_arguments("data.dim", "model.init_args.dim")
+        parser.link_arguments("data.dim", "model.init_args.dim", apply_on="instantiate")
 
     def instantiate_classes(self) -> None:
         """Build trainer, model and data, in the folder of the run to continue if there is one."""
@@ -66,6 +74,9 @@ class SoftUCBCLI(LightningCLI):
         return file.exists() and _comparable(file.read_text()) == _comparable(given)
 
 
+_USAGE = """train: expected a config, got no arguments; begin with
+  python scripts/train.py --config scripts/configs/offline.yaml
+Your own data: problem.yaml (arms and means) or ratings.yaml (users, items, ratings) in the same folder. Options: --help."""
 _LOGGER = "lightning.pytorch.loggers.TensorBoardLogger"
 
 
@@ -83,7 +94,7 @@ def _cli_defaults() -> dict[str, Any]:
     }
 
 
-def check_run(model: SoftUCBModule, data: BanditDataModule, resume: str | None) -> None:
+def check_run(model: SoftUCBModule, data: EpisodeDataModule, resume: str | None) -> None:
     """Check that model, data and checkpoint fit together, before the run's folder is created."""
     model.check_data(data)
     if resume is not None:
@@ -93,17 +104,28 @@ def check_run(model: SoftUCBModule, data: BanditDataModule, resume: str | None) 
         except ValueError as error:
             raise ValueError(f"checkpoint {resume}: {error}") from error
         for seed in seeds_of_checkpoint(resume, saved):
-            check_seed_kept("BanditDataModule", data.seed, seed)
+            check_seed_kept(type(data).__name__, data.seed, seed)
+
+
+def _reason(error: BaseException) -> BaseException:
+    """Return the error of the class that refused its arguments, without jsonargparse's list of the types that it tried."""
+    while str(error).startswith("Does not validate against") and error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def main(argv: list[str] | None = None) -> SoftUCBModule:
     """Parse the arguments, train and print a summary. Bad input ends with a one-line message and exit code 2."""
     quiet()
+    if not (sys.argv[1:] if argv is None else argv):
+        print(_USAGE, file=sys.stderr)
+        raise SystemExit(2)
     try:
         cli = SoftUCBCLI(
             SoftUCBModule,
-            BanditDataModule,
+            EpisodeDataModule,
             subclass_mode_model=True,
+            subclass_mode_data=True,
             trainer_defaults=_cli_defaults(),
             save_config_callback=SaveConfigCallback,
             save_config_kwargs={"overwrite": True},
@@ -111,6 +133,7 @@ def main(argv: list[str] | None = None) -> SoftUCBModule:
             auto_configure_optimizers=False,
             run=False,
             args=argv,
+            parser_class=_Parser,
         )
         check_run(cli.model, cli.datamodule, cli.checkpoint)
         if cli.config.resume == "last" and cli.trainer.is_global_zero:
@@ -118,7 +141,7 @@ def main(argv: list[str] | None = None) -> SoftUCBModule:
         join_restarted_group(cli.trainer.strategy)
         cli.trainer.fit(cli.model, datamodule=cli.datamodule, ckpt_path=cli.checkpoint, weights_only=True)
     except (ValueError, TypeError, ArithmeticError, OSError) as error:
-        print(f"train: {error}", file=sys.stderr)
+        print(f"train: {_reason(error)}", file=sys.stderr)
         raise SystemExit(2) from error
     model = cli.model
     assert isinstance(model, SoftUCBModule)

@@ -51,6 +51,20 @@ def test_sizes_are_checked_before_tensors_are_allocated(tmp_path):
     assert seen == {"a": (2, 3), "b": ()}
 
 
+def test_a_file_of_another_program_can_be_accepted_without_a_checksum(tmp_path):
+    for metadata in (None, {"made": "elsewhere"}):
+        save_file(TENSORS, tmp_path / "plain", metadata=metadata)
+        tensors, found = load_tensors(tmp_path / "plain", checksum=False)
+        assert found == (metadata or {})
+        assert all(tensors[name].equal(value) for name, value in TENSORS.items())
+    save_tensors(tmp_path / "ours", TENSORS, {})
+    damaged = bytearray((tmp_path / "ours").read_bytes())
+    damaged[-1] ^= 1
+    (tmp_path / "ours").write_bytes(damaged)
+    with pytest.raises(ValueError, match="sha256 does not match"):
+        load_tensors(tmp_path / "ours", checksum=False)
+
+
 def test_files_without_checksum_and_large_headers_are_refused(tmp_path):
     save_file(TENSORS, tmp_path / "plain")
     with pytest.raises(ValueError, match=r"plain: cannot be read \(it has no sha256"):

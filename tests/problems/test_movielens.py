@@ -45,8 +45,8 @@ def test_formats_agree(tmp_path):
         ),
         ("ratings.csv", "userId,movieId,rating,timestamp\n1,1,4.0,9\n2,1,nan,9\n", r"line 3: column 3 must be a number"),
         ("ratings.csv", "userId,movieId\n1,1\n", r"must have 3 or 4 columns"),
-        ("ratings.csv", "userId,movieId,rating\n1,1,4.0\n1,1,3.0\n", r"line 3: this user has rated this film before"),
-        ("u.data", "1\t10\t5\t8\n1\t10\t4\t9\n", r"line 2: this user has rated this film before"),
+        ("ratings.csv", "userId,movieId,rating\n1,1,4.0\n1,1,3.0\n", r"line 3: this user has rated this item before"),
+        ("u.data", "1\t10\t5\t8\n1\t10\t4\t9\n", r"line 2: this user has rated this item before"),
         ("u.data", "", r"is not a table"),
     ],
 )

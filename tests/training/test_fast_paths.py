@@ -36,6 +36,7 @@ def test_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small = ["--data.trajectories", "16", "--data.num_steps", "2", "--data.eval_trajectories", "16"]
     offline = "torch_softucb.training.SoftUCBOffline"
+    small = ["--data", "torch_softucb.training.BanditDataModule", *small]
     main(["--model", offline, "--model.init_args.horizon", "16", "--model.init_args.compile", "native", *small])
     (config,) = tmp_path.rglob("config.yaml")
     assert "compile: native" in config.read_text()

@@ -1,12 +1,13 @@
 """Validation: the same problems and noise for all, baselines played once, the last beta last."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from torch_softucb import SoftUCBPolicy
-from torch_softucb.training import SoftUCBOffline
+from torch_softucb import SoftUCBPolicy, synthetic_problem
+from torch_softucb.training import Episode, SoftUCBOffline
 from torch_softucb.training.tags import BASELINES
 from torch_softucb.training.validation import baselines, gather_trajectories, validation_row
 
@@ -22,6 +23,18 @@ def test_baselines_meet_the_same_noise_and_are_played_once(fit, tiny):
     assert fresh["lin_ucb_bound"].equal(first)
     other = data.episode("test", 0, 8)
     assert not model.evaluate(other)["lin_ucb_bound"].equal(first)
+
+
+def test_other_problems_with_the_same_seeds_are_played(seeded):
+    """A shuffled loader, or a second fit on other data, returns other problems under the same batch number."""
+    model = SoftUCBOffline(dim=3, horizon=16)
+    one, other = (synthetic_problem(num_problems=8, num_arms=4, dim=3, generator=seeded(seed)) for seed in (0, 1))
+    curves = model.evaluate(Episode(one, 1, 2))["lin_ts"]
+    noisier = replace(one, noise_std=2.0)
+    for problem in (other, noisier, one[:4]):
+        fresh = SoftUCBOffline(dim=3, horizon=16).evaluate(Episode(problem, 1, 2))["lin_ts"]
+        assert model.evaluate(Episode(problem, 1, 2))["lin_ts"].equal(fresh)
+    assert model.evaluate(Episode(one, 1, 2))["lin_ts"].equal(curves)
 
 
 def test_the_last_validation_is_about_the_last_beta(fit, tiny):

@@ -38,13 +38,17 @@ def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], me
 
 
 def load_tensors(
-    path: str | os.PathLike[str], check: Callable[[dict[str, str], dict[str, tuple[int, ...]]], None] | None = None
+    path: str | os.PathLike[str],
+    check: Callable[[dict[str, str], dict[str, tuple[int, ...]]], None] | None = None,
+    *,
+    checksum: bool = True,
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Load a file of :func:`save_tensors`, after its checksum has been verified.
 
     Args:
         path: file to read.
         check: function of the metadata and the shapes by name, called before the tensors are allocated.
+        checksum: False accepts a file of another program, which has no checksum; one that is present is verified.
 
     Returns:
         The tensors and the metadata without ``sha256``.
@@ -56,10 +60,10 @@ def load_tensors(
         with open(path, "rb") as file:
             data = file.read()
         header = _header(data)
-        at = 8 + _find_digest(header)
-        if data[at : at + 64] != _digest(data, at):
+        at = 8 + _find_digest(header) if checksum or _FIELD.search(header) else None
+        if at is not None and data[at : at + 64] != _digest(data, at):
             raise ValueError("sha256 does not match the contents: the file is damaged")
-        metadata, shapes = _parse(header)
+        metadata, shapes = _parse(header, has_metadata=at is not None)
     except (OSError, ValueError, RecursionError) as error:
         raise unreadable_file(path, error) from error
     if check is not None:
@@ -93,12 +97,14 @@ def _find_digest(header: bytes) -> int:
     return found[0].start(1)
 
 
-def _parse(header: bytes) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
+def _parse(header: bytes, *, has_metadata: bool) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
     """Return the metadata and the shapes."""
     if len(header) > _MAX_HEADER:
         raise ValueError(f"its header has more than {_MAX_HEADER} bytes")
     table = json.loads(header, object_pairs_hook=_without_repeats)
-    metadata = table.pop("__metadata__") if isinstance(table, dict) and "__metadata__" in table else None
+    if not isinstance(table, dict):
+        raise ValueError("its header is not a table of tensors")
+    metadata = table.pop("__metadata__", None if has_metadata else {})
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
         raise ValueError("its metadata are not texts")
     metadata.pop("sha256", None)

@@ -1,8 +1,9 @@
 """MovieLens: ratings of films in (0, 5] (F. M. Harper, J. A. Konstan: The MovieLens datasets, ACM TiiS 2015)."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,22 @@ def load_movielens(path: str | os.PathLike[str] | None = None) -> Ratings:
     Raises:
         DataError: the file is missing or malformed; the message names the file and, if known, the line.
     """
+    file, table, header = _read(path)
+    first_line = 2 if header else 1
+    return number_from_zero("load_movielens", *table.T, place=lambda row: f"{file}, line {first_line + row}")
+
+
+def film_ids(path: str | os.PathLike[str] | None = None) -> NDArray[np.int64]:  # (num_items,)
+    """Return the film id, as in the files, of each item of :func:`load_movielens`.
+
+    Args:
+        path: as in :func:`load_movielens`.
+    """
+    return np.unique(_read(path)[1][:, 1].astype(np.int64))
+
+
+def _read(path: str | os.PathLike[str] | None) -> tuple[Path, NDArray[np.float64], bool]:
+    """Return the file, its columns user, film and rating, and whether it has a header."""
     where = "load_movielens"
     file = find_table(where, path, _NAMES, ["ml-1m", "ml-100k", "ml-latest-small", "."])
     name = file.name.removesuffix(".gz")
@@ -54,25 +71,35 @@ def load_movielens(path: str | os.PathLike[str] | None = None) -> Ratings:
     else:
         table = read_table(where, file, separator="\t", columns=[0, 1, 2], width=[3, 4], header=False)
     check_ratings(where, file, table[:, 2], 0.5, 5.0, header=header)
-    return _number_from_zero(where, file, table, header=header)
+    return file, table, header
 
 
-def _number_from_zero(
+def number_from_zero(
     where: str,
-    file: Path,
-    table: NDArray[np.float64],  # (n, 3) user id, film id, rating
+    users: NDArray[Any],  # (n,) ids, numbers or texts
+    items: NDArray[Any],  # (n,) likewise
+    values: NDArray[np.float64],  # (n,)
     *,
-    header: bool,
+    place: Callable[[int], str],
 ) -> Ratings:
-    users, user = np.unique(table[:, 0], return_inverse=True)
-    items, item = np.unique(table[:, 1], return_inverse=True)
-    pair = user * len(items) + item
+    """Replace ids by numbers from 0, in the order of the ids, and refuse a second rating of an item by the same user.
+
+    Args:
+        where: name of the caller, for error messages.
+        users: id of the user of each rating.
+        items: id of the item of each rating.
+        values: the ratings.
+        place: function that names the place of a row in its file, for error messages.
+    """
+    user_ids, user = np.unique(users, return_inverse=True)
+    item_ids, item = np.unique(items, return_inverse=True)
+    pair = user * len(item_ids) + item
     order = np.argsort(pair, stable=True)
     repeated = np.flatnonzero(np.diff(pair[order]) == 0)
     if len(repeated):
-        line = int(order[repeated[0] + 1]) + (2 if header else 1)
-        raise DataError(f"{where}: {file}, line {line}: this user has rated this film before; keep one of the two ratings")
-    return Ratings(user, item, table[:, 2], len(users), len(items))
+        row = int(order[repeated[0] + 1])
+        raise DataError(f"{where}: {place(row)}: this user has rated this item before; keep one of the two ratings")
+    return Ratings(user, item, values, len(user_ids), len(item_ids))
 
 
 def fill_gaps(
@@ -88,7 +115,7 @@ def fill_gaps(
     are kept unchanged.
 
     Args:
-        ratings: sparse table, from :func:`load_movielens`.
+        ratings: sparse table, from :func:`load_movielens` or :func:`~torch_softucb.problems.load_ratings`.
         num_items: number of items to return, the most-rated first.
         rank: number of singular vectors of the factorisation, which uses all items.
         damping: number of pseudo-ratings that shrink the effects towards 0.

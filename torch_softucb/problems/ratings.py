@@ -1,5 +1,7 @@
 """Linear bandits from a table of ratings (Appendix G): users are the arms, their other ratings the features."""
 
+from typing import TypedDict, Unpack
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -109,6 +111,13 @@ def rating_problem(
     )
 
 
+class TensorKwargs(TypedDict, total=False):
+    """Keyword arguments of torch functions that create tensors."""
+
+    device: torch.device | str | None
+    dtype: torch.dtype | None
+
+
 def users_problem(
     features: NDArray[np.float64],  # (users, d)
     rewards: NDArray[np.float64],  # (users,)
@@ -117,8 +126,7 @@ def users_problem(
     num_arms: int = 50,
     noise_std: float = 0.1,
     generator: torch.Generator | None = None,
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
+    **tensor_kwargs: Unpack[TensorKwargs],
 ) -> BanditProblem:
     """Draw linear bandits whose arms are users with given features and mean rewards.
 
@@ -131,15 +139,14 @@ def users_problem(
         num_arms: number of users K drawn for each, without replacement.
         noise_std: standard deviation of the reward noise.
         generator: source of the seed; torch's default generator if None.
-        device: device of the tensors.
-        dtype: dtype of arms and means.
+        **tensor_kwargs: ``device`` and ``dtype`` of the tensors.
 
     Example:
         >>> features, rewards = np.eye(5), np.linspace(0, 1, 5)
         >>> users_problem(features, rewards, num_problems=3, num_arms=2).means.shape
         torch.Size([3, 2])
     """
-    like = torch.empty(0, device=device, dtype=dtype)
+    like = torch.empty(0, **tensor_kwargs)
     all_features = torch.as_tensor(features, dtype=like.dtype, device=like.device)
     all_rewards = torch.as_tensor(rewards, dtype=like.dtype, device=like.device)
     key, ids = stream_key(generator, "problem", like.device), torch.arange(num_problems, device=like.device)

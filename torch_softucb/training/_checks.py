@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from torch_softucb.learning.episode import Episode
+
 
 def check_seed_kept(where: str, mine: int, saved: int) -> None:
     """Raise if a run is resumed with another seed."""
@@ -110,6 +112,16 @@ def check_episodes(where: str, one_episode: bool, wanted: bool) -> None:
     """Raise if the data do not have the ``one_episode`` setting that a trainer needs."""
     if one_episode != wanted:
         raise ValueError(f"{where}: the data must have one_episode={wanted}, got {one_episode}")
+
+
+def check_has_horizon(where: str, batch: object) -> None:
+    """Raise unless a batch is an episode with a number of rounds, which meta-learning needs and a problem does not have."""
+    if not isinstance(batch, Episode) or batch.horizon is None:
+        got = "an Episode without one" if isinstance(batch, Episode) else type(batch).__name__
+        raise TypeError(
+            f"{where}: a batch must be an Episode with a horizon, got {got}; use FamilyDataModule, or "
+            "Episode(problem, noise_seed, action_seed, horizon=1024) per batch"
+        )
 
 
 def check_whole_horizon(where: str, rounds: int, steps: int, horizon: int) -> None:

@@ -55,7 +55,7 @@ class EpisodeLoader:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue after the batches that were handed out before."""
-        check_seed_kept("BanditDataModule", self.data.seed, state["seed"])
+        check_seed_kept(type(self.data).__name__, self.data.seed, state["seed"])
         self.position = state["position"]
 
 
@@ -75,25 +75,57 @@ def planned_steps(trainer: L.Trainer) -> int:
 
 
 class EpisodeDataModule(L.LightningDataModule):
-    """Base of data modules that serve episodes; subclasses define ``episode`` and the sizes of evaluation.
+    """Base of data modules that serve episodes; subclasses define ``problems`` (or ``episode``) and ``dim``.
 
-    Attributes:
+    Args:
         trajectories: trajectories per training step, over all processes.
         num_steps: training steps.
+        eval_trajectories: trajectories per batch of validation and of test.
+        one_episode: every step continues the same trajectories (online learning). Validation then plays the baselines on the
+            same problems and noise.
+        seed: seed of all random numbers; training, validation and test have separate streams.
+
+    Attributes:
+        dim: number of features of the problems.
         eval_batches: number of batches in validation and in test.
-        eval_trajectories: trajectories per evaluation batch.
-        seed: seed of all random numbers.
     """
 
-    trajectories: int
-    num_steps: int
-    eval_batches: int
-    eval_trajectories: int
-    seed: int
+    dim: int
+    eval_batches = 1
+
+    def __init__(
+        self,
+        *,
+        trajectories: int = 256,
+        num_steps: int = 100,
+        eval_trajectories: int = 256,
+        one_episode: bool = False,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        where = type(self).__name__
+        if type(self) is EpisodeDataModule:
+            raise TypeError(
+                f"{where}: expected a subclass, such as BanditDataModule or ProblemDataModule, got the base class"
+            )
+        self.trajectories = check_integer(where, "trajectories", trajectories, low=1)
+        self.num_steps = check_integer(where, "num_steps", num_steps, low=1)
+        held_out = check_integer(where, "eval_trajectories", eval_trajectories, low=1)
+        self.eval_trajectories = self.trajectories if one_episode else held_out
+        self.one_episode = one_episode
+        self.seed = check_integer(where, "seed", seed, low=0)
+
+    def problems(self, stage: str, number: int, count: int, *, first: int = 0) -> BanditProblem:
+        """Return problems ``first`` to ``first + count - 1`` of a batch."""
+        raise AttributeError(f"{type(self).__name__} must define problems(stage, number, count, first=)")
 
     def episode(self, stage: str, number: int, count: int) -> Episode:
-        """Return this process's share of a batch."""
-        raise AttributeError(f"{type(self).__name__} must define episode(stage, number, count)")
+        """Return this process's share of a batch; a trajectory's random numbers do not depend on the process."""
+        if self.one_episode:
+            stage, number = "train", 0
+        share, first = self._share("trajectories" if stage == "train" else "eval_trajectories", count)
+        noise, action = (stage_seed(self.seed, stage, stream, number) for stream in ("noise", "action"))
+        return Episode(self.problems(stage, number, share, first=first), noise, action)
 
     def _share(self, name: str, count: int) -> tuple[int, int]:
         """Return this process's number of trajectories, and the first of them."""
@@ -125,47 +157,32 @@ class BanditDataModule(EpisodeDataModule):
         num_arms: K.
         dim: d.
         noise_std: standard deviation of the reward noise.
-        trajectories: trajectories per step, over all processes.
-        num_steps: training steps.
         fresh_problems: draw new problems in every step (one beta for a family of problems). Otherwise one fixed problem is
             played with new noise every time, as in the paper's offline setting.
-        one_episode: every step continues the same trajectories (online learning). Validation then plays the baselines on the
-            same problems and noise.
-        eval_trajectories: number of trajectories in validation and in test.
-        seed: seed of all random numbers; training, validation and test have separate streams.
+        **sizes: ``trajectories``, ``num_steps``, ``eval_trajectories``, ``one_episode`` and ``seed`` of
+            :class:`EpisodeDataModule`.
     """
 
-    eval_batches = 1
-
     def __init__(
-        self,
-        *,
-        num_arms: int = 50,
-        dim: int = 10,
-        noise_std: float = 0.5,
-        trajectories: int = 256,
-        num_steps: int = 100,
-        fresh_problems: bool = False,
-        one_episode: bool = False,
-        eval_trajectories: int = 256,
-        seed: int = 0,
+        self, *, num_arms: int = 50, dim: int = 10, noise_std: float = 0.5, fresh_problems: bool = False, **sizes: Any
     ) -> None:
-        super().__init__()
+        super().__init__(**sizes)
         where = "BanditDataModule"
         self.num_arms = check_integer(where, "num_arms", num_arms, low=1)
         self.dim = check_integer(where, "dim", dim, low=1)
         self.noise_std = check_number(where, "noise_std", noise_std, low=0.0)
-        self.trajectories = check_integer(where, "trajectories", trajectories, low=1)
-        self.num_steps = check_integer(where, "num_steps", num_steps, low=1)
-        self.fresh_problems, self.one_episode = fresh_problems, one_episode
-        held_out = check_integer(where, "eval_trajectories", eval_trajectories, low=1)
-        self.eval_trajectories = self.trajectories if one_episode else held_out
-        self.seed = check_integer(where, "seed", seed, low=0)
-        self._cached: dict[tuple[str, int, int], BanditProblem] = {}
+        self.fresh_problems = fresh_problems
+        self._cached: dict[tuple[str, int, int, int], BanditProblem] = {}
         self.save_hyperparameters()
 
     def problems(self, stage: str, number: int, count: int, *, first: int = 0) -> BanditProblem:
         """Draw ``count`` problems of a batch, starting with problem ``first``; with a fixed problem, its copies."""
+        key = (stage, number if self.fresh_problems else 0, count, first)
+        if key not in self._cached:
+            self._cached = {key: self._draw(stage, number, count, first)}
+        return self._cached[key]
+
+    def _draw(self, stage: str, number: int, count: int, first: int) -> BanditProblem:
         sizes: dict[str, Any] = {"num_arms": self.num_arms, "dim": self.dim, "noise_std": self.noise_std}
         if not self.fresh_problems:
             generator = torch.Generator().manual_seed(stage_seed(self.seed, "train", "problem", 0))
@@ -174,26 +191,18 @@ class BanditDataModule(EpisodeDataModule):
         generator = torch.Generator().manual_seed(stage_seed(self.seed, stage, "problem", number))
         return synthetic_problem(num_problems=count, first=first, generator=generator, **sizes)
 
-    def episode(self, stage: str, number: int, count: int) -> Episode:
-        """Return this process's share of a batch; a trajectory's random numbers do not depend on the process."""
-        if self.one_episode:
-            stage, number = "train", 0
-        share, first = self._share("trajectories" if stage == "train" else "eval_trajectories", count)
-        key = (stage, number if self.fresh_problems else 0, share)
-        if key not in self._cached:
-            self._cached = {key: self.problems(stage, number, share, first=first)}
-        noise, action = (stage_seed(self.seed, stage, stream, number) for stream in ("noise", "action"))
-        return Episode(self._cached[key], noise, action)
-
 
 class FamilyDataModule(EpisodeDataModule):
     """Data module that serves one member of a family per step; validation and test use members that training never drew.
 
+    Members differ in their number of features, which :class:`SoftUCBMeta` learns over. For :class:`SoftUCBOffline`, whose
+    policy has one ``dim`` and which plays its own horizon, give a family with one number of features: ``dim=(10, 10)``.
+
     Args:
         family: family that members are drawn from.
+        eval_members: number of members in validation and in test.
         trajectories: trajectories per step, over all processes.
         num_steps: training steps.
-        eval_members: number of members in validation and in test.
         eval_trajectories: trajectories per evaluation member.
         seed: seed of all random numbers; training, validation and test have separate streams.
     """
@@ -202,20 +211,27 @@ class FamilyDataModule(EpisodeDataModule):
         self,
         *,
         family: Family | None = None,
+        eval_members: int = 12,
         trajectories: int = 256,
         num_steps: int = 300,
-        eval_members: int = 12,
         eval_trajectories: int = 64,
         seed: int = 0,
     ) -> None:
-        super().__init__()
-        where = "FamilyDataModule"
+        super().__init__(trajectories=trajectories, num_steps=num_steps, eval_trajectories=eval_trajectories, seed=seed)
         self.family = Family() if family is None else family
-        self.trajectories = check_integer(where, "trajectories", trajectories, low=1)
-        self.num_steps = check_integer(where, "num_steps", num_steps, low=1)
-        self.eval_batches = check_integer(where, "eval_members", eval_members, low=1)
-        self.eval_trajectories = check_integer(where, "eval_trajectories", eval_trajectories, low=1)
-        self.seed = check_integer(where, "seed", seed, low=0)
+        self.eval_batches = check_integer("FamilyDataModule", "eval_members", eval_members, low=1)
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]
+        """Number of features, if all members have the same."""
+        low, high = self.family.dim
+        if low != high or "one_hot" in self.family.features:
+            raise ValueError(
+                f"FamilyDataModule: all members must have the same number of features to train one policy, got dim "
+                f"{(low, high)} and features {self.family.features}; use dim=({low:g}, {low:g}) without one_hot, or "
+                "SoftUCBMeta, which learns over all sizes"
+            )
+        return round(low)
 
     def episode(self, stage: str, number: int, count: int) -> Episode:
         """Return this process's share of the problems of one member."""

@@ -11,6 +11,7 @@ from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.estimators.score_function import trajectory
 from torch_softucb.policies import AutoSoftUCB, LinUCB, SoftUCBPolicy
 from torch_softucb.policies.beta import BetaModule, SituationBeta
+from torch_softucb.training._checks import check_has_horizon
 from torch_softucb.training.checkpoint import CheckedModule
 from torch_softucb.training.data import planned_steps
 
@@ -80,6 +81,7 @@ class SoftUCBMeta(CheckedModule):
 
     def training_step(self, episode: Episode, batch_idx: int) -> Tensor:
         """Play one member of the family and return its normalised loss."""
+        check_has_horizon("SoftUCBMeta", episode)
         assert episode.horizon is not None
         policy = self.policy(episode.problem.dim, episode.horizon)
         signal = trajectory(policy, episode, horizon=episode.horizon, record=("beta",), compile=self.compile_rounds)
@@ -96,6 +98,7 @@ class SoftUCBMeta(CheckedModule):
 
     def validation_step(self, episode: Episode, batch_idx: int) -> None:
         """Log the regret on a held-out member over that of LinUCB at beta = 2 noise_std, which only an oracle can set."""
+        check_has_horizon("SoftUCBMeta", episode)
         assert episode.horizon is not None
         problem, horizon = episode.problem, episode.horizon
         noise = torch.as_tensor(problem.noise_std, device=problem.means.device).mean()

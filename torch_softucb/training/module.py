@@ -17,9 +17,10 @@ from torch_softucb.policies import BanditPolicy, SoftUCBPolicy
 from torch_softucb.policies.state_checks import check_parameters
 from torch_softucb.simulation._checks import check_compile, check_same_world
 from torch_softucb.training._checks import check_checkpoint_dim, check_checkpoint_state, check_episodes
+from torch_softucb.training.batches import as_episode
 from torch_softucb.training.checkpoint import CheckedModule
-from torch_softucb.training.data import BanditDataModule, planned_steps
-from torch_softucb.training.validation import OWN, RegretCurves, baselines, gather_trajectories, validation_row
+from torch_softucb.training.data import EpisodeDataModule, planned_steps
+from torch_softucb.training.validation import OWN, RegretCurves, baselines, gather_trajectories, join_curves, validation_row
 
 RECORDED = ("gamma", "num_suboptimal", "entropy", "coverage", "probs", "beta")
 
@@ -130,21 +131,37 @@ class SoftUCBModule(CheckedModule):
         policies = {OWN: self.frozen_policy(), **self.baselines()}
         return self._regret_curves.play(policies, episode, horizon=self.horizon, compile=self.compile_rounds)
 
-    def validation_step(self, episode: Episode, batch_idx: int) -> None:
-        """Log the regret of SoftUCB and of the baselines on held-out problems."""
-        self.log_row(self._validate(episode), batch_size=episode.problem.batch_shape.numel())
+    def episode_of(self, batch: object, stage: str, number: int) -> Episode:
+        """Return a batch of any loader as an episode that this policy can play."""
+        where = type(self).__name__
+        episode = as_episode(where, batch, stage, number=number, rank=self.global_rank)
+        check_same_world(where, "dim", self.policy.dim, "data", episode.problem.dim)
+        return episode
 
-    def test_step(self, episode: Episode, batch_idx: int) -> None:
-        """Log the quantities of :meth:`validation_step` under ``test/``."""
-        row = {name.replace("validation/", "test/"): value for name, value in self._validate(episode).items()}
-        self.log_row(row, batch_size=episode.problem.batch_shape.numel())
+    def validation_step(self, batch: object, batch_idx: int) -> None:
+        """Play SoftUCB and the baselines on held-out problems."""
+        self._validate(self.episode_of(batch, "validate", batch_idx), batch_idx)
 
-    def _validate(self, episode: Episode) -> dict[str, float]:
+    def on_validation_epoch_end(self) -> None:
+        """Log the regret of SoftUCB and of the baselines over all batches."""
+        self.log_row(validation_row(self.curves), batch_size=1)
+
+    def test_step(self, batch: object, batch_idx: int) -> None:
+        """Play SoftUCB and the baselines on the test problems."""
+        self._validate(self.episode_of(batch, "test", batch_idx), batch_idx)
+
+    def on_test_epoch_end(self) -> None:
+        """Log the quantities of validation under ``test/``."""
+        row = {name.replace("validation/", "test/"): value for name, value in validation_row(self.curves).items()}
+        self.log_row(row, batch_size=1)
+
+    def _validate(self, episode: Episode, number: int) -> None:
+        """Play the ``number``-th batch of a validation and add its curves to those of the batches before."""
         curves = self.evaluate(episode)
         if self.trainer.world_size > 1:
             curves = gather_trajectories(curves, self.all_gather)
-        self.curves, self._validated = curves, self.global_step
-        return validation_row(curves)
+        self.curves = join_curves(self.curves, curves) if number else curves
+        self._validated = self.global_step
 
     def log_row(self, values: dict[str, Any], *, batch_size: int) -> None:
         """Log values against this trainer's x-axis; with several processes, their mean."""
@@ -165,7 +182,7 @@ class SoftUCBModule(CheckedModule):
         self.policy.check_state(state, prefix="policy.")
         check_parameters(where, self, state, skip=("policy.statistics",))
 
-    def check_data(self, data: BanditDataModule) -> None:
+    def check_data(self, data: EpisodeDataModule) -> None:
         """Raise if these data do not fit this trainer."""
         check_episodes(type(self).__name__, data.one_episode, wanted=False)
         check_same_world(type(self).__name__, "dim", self.policy.dim, "data", data.dim)
@@ -173,7 +190,7 @@ class SoftUCBModule(CheckedModule):
     def setup(self, stage: str) -> None:
         """Check the data before the first step."""
         data = getattr(self.trainer, "datamodule", None)
-        if stage == "fit" and isinstance(data, BanditDataModule):
+        if stage == "fit" and isinstance(data, EpisodeDataModule):
             self.check_data(data)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -190,9 +207,10 @@ class SoftUCBModule(CheckedModule):
         data = getattr(self.trainer, "datamodule", None)
         if not self.trainer.enable_validation or self._validated == self.global_step or data is None:
             return
-        row = self._validate(next(iter(data.val_dataloader())).to(self.device))
+        for number, batch in enumerate(data.val_dataloader()):
+            self._validate(self.episode_of(batch, "validate", number).to(self.device), number)
         if self.logger is not None:
-            self.logger.log_metrics(row, step=self.axis_value)
+            self.logger.log_metrics(validation_row(self.curves), step=self.axis_value)
 
     @property
     def rounds_played(self) -> int:

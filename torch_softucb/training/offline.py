@@ -8,7 +8,6 @@ from torch import Tensor
 
 from torch_softucb.checks import check_choice
 from torch_softucb.learning.dual import Dual
-from torch_softucb.learning.episode import Episode
 from torch_softucb.learning.estimators import ESTIMATORS
 from torch_softucb.learning.optimisers import default_lr, default_optimizer, default_scheduler, uses_log_adam
 from torch_softucb.policies import AutoSoftUCB, SoftUCBPolicy
@@ -127,8 +126,10 @@ class SoftUCBOffline(SoftUCBModule):
         steps = planned_steps(self.trainer)
         return default_scheduler(optimizer, self.estimator.name, steps=steps, auto_eta=auto_eta)
 
-    def training_step(self, episode: Episode, batch_idx: int) -> Tensor:
-        """Play the episode, log it, and return the loss."""
+    def training_step(self, batch: object, batch_idx: int) -> Tensor:
+        """Play the batch, an Episode or a BanditProblem, log it, and return the loss."""
+        # counted over all epochs, so that a loader that repeats its problems plays them with new noise
+        episode = self.episode_of(batch, "train", self.trainer.fit_loop.epoch_loop.total_batch_idx)
         beta = self.mean_beta
         signal = self.estimator(
             self.policy, episode, horizon=self.horizon, eta=self.eta, record=RECORDED, compile=self.compile_rounds

@@ -21,7 +21,7 @@ from torch_softucb.training._checks import (
     check_one_process,
     check_whole_horizon,
 )
-from torch_softucb.training.data import BanditDataModule
+from torch_softucb.training.data import EpisodeDataModule
 from torch_softucb.training.module import SoftUCBModule
 
 
@@ -117,13 +117,19 @@ class SoftUCBOnline(SoftUCBModule):
         """Rounds played so far."""
         return self._rounds
 
-    def check_data(self, data: BanditDataModule) -> None:
+    def check_data(self, data: EpisodeDataModule) -> None:
         """Raise unless the data are one episode that lasts for the whole horizon."""
         where = "SoftUCBOnline"
         check_episodes(where, data.one_episode, wanted=True)
         check_same_world(where, "dim", self.policy.dim, "data", data.dim)
         check_one_episode(where, torch.Size([data.trajectories]), self.policy.raw_beta.shape)
         check_whole_horizon(where, self.rounds_per_step, data.num_steps, self.horizon)
+
+    def episode_of(self, batch: object, stage: str, number: int) -> Episode:
+        """Return a batch as the one episode of this run, which every stage plays."""
+        episode = super().episode_of(batch, "train", 0)
+        check_one_episode("SoftUCBOnline", episode.problem.batch_shape, self.policy.raw_beta.shape)
+        return episode
 
     def setup(self, stage: str) -> None:
         """Check data and processes before the first step."""
@@ -164,9 +170,9 @@ class SoftUCBOnline(SoftUCBModule):
         return self.simulation
 
     @torch.no_grad()
-    def training_step(self, episode: Episode, batch_idx: int) -> None:
+    def training_step(self, batch: object, batch_idx: int) -> None:
         """Play the next rounds and move beta after each."""
-        simulation = self._open(episode)
+        simulation = self._open(self.episode_of(batch, "train", 0))
         optimizer = self.optimizers()
         end, every = min(simulation.t + self.rounds_per_step, self.horizon), isinstance(self.eta, OnlineDual)
         for play in simulation.play(end - simulation.t, recorded=lambda t: every or t + 1 == end, stretch=1):
@@ -221,8 +227,8 @@ class SoftUCBOnline(SoftUCBModule):
         assert decision.beta is not None
         assert play.gradient is not None
         beta = self.policy.beta
-        problem = self.simulation.problem
-        inside = F.coverage(self.simulation.present_means, decision.mu_hat, decision.width, decision.beta, mask=problem.mask)
+        mask = self.simulation.present_mask
+        inside = F.coverage(self.simulation.present_means, decision.mu_hat, decision.width, decision.beta, mask=mask)
         objective = F.online_objective(play.gradient.value, self.value, t=t, horizon=self.horizon)  # Eq. 14
         self.last_probs = decision.probs
         regret = self.regret.mean()
@@ -236,7 +242,7 @@ class SoftUCBOnline(SoftUCBModule):
             "policy/beta_bound": self.beta_bound,
             "policy/eta": self.present_eta,
             "policy/gamma": decision.gamma.mean(),
-            "policy/num_suboptimal": F.num_suboptimal(decision.index, mask=problem.mask).float().mean(),
+            "policy/num_suboptimal": F.num_suboptimal(decision.index, mask=mask).float().mean(),
             "policy/entropy": decision.entropy().mean(),
             "policy/coverage": inside.mean(),
             "grad/reward": step.reward.mean(),

@@ -1,0 +1,55 @@
+"""Training on a decision log: the command line and Python agree, stages draw different problems of one posterior."""
+
+import pandas as pd
+import pytest
+import torch
+
+from tests.from_logs.cases import random_log
+from torch_softucb.cli import main
+from torch_softucb.problems import ContextualProblem
+from torch_softucb.training import LogDataModule, SoftUCBOffline
+
+SIZES = {"trajectories": 8, "num_steps": 2, "eval_trajectories": 4}
+
+
+@pytest.fixture
+def path(tmp_path, seeded):
+    log, _ = random_log(200, 5, 3, seeded, bandits=4)
+    rows = {name: getattr(log, name).tolist() for name in ("x", "arm", "reward", "features", "bandit")}
+    pd.DataFrame(rows).to_parquet(tmp_path / "log.parquet")
+    return str(tmp_path / "log.parquet")
+
+
+def test_problems_come_from_the_posterior(path):
+    data = LogDataModule(path=path, **SIZES, noise="empirical", delay=2)
+    assert (data.dim, len(data.posterior.names)) == (3, 4)
+    train, again, validate = (data.problems(stage, 0, 8) for stage in ("train", "train", "validate"))
+    assert isinstance(train, ContextualProblem)
+    assert (train.reward, train.fixed_delay) == ("empirical", 2)
+    assert train.means.equal(again.means)
+    assert not train.means.equal(validate.means)
+    assert not train.means.equal(data.problems("train", 1, 8).means)
+    part = data.problems("train", 0, 3, first=5)
+    assert part.means.equal(train.means[5:])
+    assert part.ids.tolist() == [5, 6, 7]
+    assert len(LogDataModule(path=path, per_user=False, **SIZES).posterior.names) == 1
+    streamed = LogDataModule(path=path, stream=True, **SIZES)
+    torch.testing.assert_close(streamed.posterior.theta.mean, data.posterior.theta.mean)
+
+
+def test_the_command_line_trains_on_a_log_as_python_does(path, tmp_path, monkeypatch, fit):
+    monkeypatch.chdir(tmp_path)
+    sizes = [f"--data.{name}={value}" for name, value in SIZES.items()]
+    command = ["--model=SoftUCBOffline", "--model.horizon=12", "--data=torch_softucb.training.LogDataModule", *sizes]
+    trained = main([*command, f"--data.path={path}"])
+    model = SoftUCBOffline(dim=3, horizon=12)
+    trainer = fit(model, LogDataModule(path=path, **SIZES))
+    assert trained.mean_beta == model.mean_beta != 1.0
+    assert trainer.callback_metrics["validation/soft_ucb"].isfinite()
+
+
+def test_bad_input_is_named(path, tmp_path):
+    with pytest.raises(ValueError, match="LogDataModule: noise must be"):
+        LogDataModule(path=path, noise="cauchy", **SIZES)
+    with pytest.raises(ValueError, match="nothing is not there"):
+        LogDataModule(path=str(tmp_path / "nothing"), **SIZES)

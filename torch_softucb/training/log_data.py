@@ -1,0 +1,62 @@
+"""Data module of a decision log: problems drawn from its posterior."""
+
+from typing import Any
+
+import torch
+
+from torch_softucb.checks import check_choice, check_integer
+from torch_softucb.from_logs.posterior import fit_posterior
+from torch_softucb.from_logs.source import log_data
+from torch_softucb.from_logs.worlds import NOISES
+from torch_softucb.learning.episode import stage_seed
+from torch_softucb.problems.base import BanditProblem
+from torch_softucb.recommend import read_decisions
+from torch_softucb.training.data import EpisodeDataModule
+
+
+class LogDataModule(EpisodeDataModule):
+    """Data module of a decision log. Every step plays new problems that are drawn from the posterior of the log.
+
+    Candidates change from round to round as in the log (:meth:`~torch_softucb.from_logs.ProblemPosterior.draw`). Training,
+    validation and test draw different problems from the same posterior. :func:`~torch_softucb.from_logs.learn_from_log`
+    learns the same beta without Lightning, and estimates its gain.
+
+    Args:
+        path: folder of a :class:`~torch_softucb.recommend.DecisionLog`, or a Parquet table of decisions.
+        stream: read Parquet files in batches, for a folder of files that is larger than memory.
+        per_user: one theta per bandit id of the log; False takes all decisions as those of one bandit.
+        noise: noise of the rewards, ``gaussian`` or ``empirical``, drawn from the residuals of the log.
+        delay: number of rounds by which rewards are late.
+        num_arms: candidates per round if the log does not contain any.
+        **sizes: ``trajectories``, ``num_steps``, ``eval_trajectories``, ``one_episode`` and ``seed`` of
+            :class:`EpisodeDataModule`.
+
+    Attributes:
+        posterior: posterior of the log.
+    """
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        stream: bool = False,
+        per_user: bool = True,
+        noise: str = "gaussian",
+        delay: int = 0,
+        num_arms: int = 50,
+        **sizes: Any,
+    ) -> None:
+        super().__init__(**sizes)
+        where = "LogDataModule"
+        check_choice(where, "noise", noise, NOISES)
+        self.noise, self.delay = noise, check_integer(where, "delay", delay, low=0)
+        data = log_data(path if stream else read_decisions(path), per_user=per_user, engine="local", seed=self.seed)
+        self.posterior = fit_posterior(data.summary(), num_arms=check_integer(where, "num_arms", num_arms, low=1))
+        self.dim = self.posterior.dim
+        self.save_hyperparameters()
+
+    def problems(self, stage: str, number: int, count: int, *, first: int = 0) -> BanditProblem:
+        """Draw problems ``first`` to ``first + count - 1`` of a batch."""
+        generator = torch.Generator().manual_seed(stage_seed(self.seed, stage, "problem", number))
+        drawn = self.posterior.draw(first + count, generator=generator, noise=self.noise, delay=self.delay)
+        return drawn[first:]
