@@ -2,11 +2,13 @@
 
     python scripts/learn_from_log.py decisions/ --horizon 1024               # the folder of a DecisionLog
     python scripts/learn_from_log.py log.parquet --horizon 1024 --out learned
+    python scripts/learn_from_log.py big_log/ --stream                       # a folder of Parquet files larger than memory
     python scripts/learn_from_log.py --demo                                  # writes a log first; about a minute
 
 A Parquet file has one row per decision and the columns x (list of d numbers), arm, propensity and reward (null if it has not
 arrived). Optional columns are candidates (list of K item ids) or features (K lists of d numbers); without either, the policy
-can be simulated but not evaluated. Any policy may have made the decisions.
+can be simulated but not evaluated. Without propensity, evaluation rests on a model of the choices and is marked as such. Any
+policy may have made the decisions.
 
 1. Fit the posterior of theta and of the noise to the rewards.
 2. Learn beta on problems drawn from that posterior, each started from scratch and played for HORIZON rounds.
@@ -27,8 +29,10 @@ from torch_softucb import NumericalError, synthetic_problem
 from torch_softucb.from_logs import LearnedFromLog, learn_from_log
 from torch_softucb.from_logs.evaluate import mean_interval
 from torch_softucb.from_logs.learn import LEARNS
-from torch_softucb.from_logs.report import log_report, regret_by_beta
+from torch_softucb.from_logs.report import log_report, recommendation, regret_by_beta
+from torch_softucb.from_logs.stream import ENGINES
 from torch_softucb.from_logs.synthetic_log import epsilon_greedy_log
+from torch_softucb.from_logs.worlds import NOISES
 from torch_softucb.policies.serialization import save_policy
 from torch_softucb.recommend import JournalError, read_decisions
 
@@ -49,6 +53,13 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--ridge-alpha", type=float, default=1.0, help="ridge weight (default 1)")
     parser.add_argument("--estimator", choices=LEARNS, default=LEARNS[0], help="gradient estimator (default %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of problems, noise and action draws (default 0)")
+    parser.add_argument("--shared", action="store_true", help="one model for all bandits of the log, not one each")
+    parser.add_argument("--fit-prior", action="store_true", help="start new users at a prior that is fitted to the others")
+    parser.add_argument(
+        "--noise", choices=NOISES, default="gaussian", help="noise of simulated worlds (default %(default)s)"
+    )
+    parser.add_argument("--stream", action="store_true", help="read Parquet files in batches; for logs larger than memory")
+    parser.add_argument("--engine", choices=ENGINES, default="local", help="how --stream reads files (default local)")
     parser.add_argument("--eager", action="store_true", help="do not use the C++ kernel")
     args = parser.parse_args(argv)
     if args.demo == (args.log is not None):
@@ -57,7 +68,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def learn(args: argparse.Namespace) -> LearnedFromLog:
-    log = read_decisions(args.log)
+    log = args.log if args.stream else read_decisions(args.log)
     tasks: dict[str, TaskID] = {}
     with Progress() as bar:
 
@@ -79,6 +90,10 @@ def learn(args: argparse.Namespace) -> LearnedFromLog:
             estimator=args.estimator,
             seed=args.seed,
             compile=False if args.eager else "native",
+            per_user=not args.shared,
+            prior="fit" if args.fit_prior else None,
+            noise=args.noise,
+            engine=args.engine,
             progress=progress,
         )
 
@@ -92,14 +107,15 @@ def summary(result: LearnedFromLog) -> str:
         lines.append("Off-policy evaluation: not possible, the log does not say what was on offer")
     else:
         gain = result.value.gain
-        lines.append(f"Reward over what was logged, off-policy: {gain.value:+.3g} ({gain.low:+.3g} to {gain.high:+.3g})")
-    return "\n".join(lines)
+        note = "" if result.value.estimated is None else "; propensities estimated, not logged"
+        interval = f"({gain.low:+.3g} to {gain.high:+.3g})"
+        lines.append(f"Reward over what was logged, off-policy: {gain.value:+.3g} {interval}{note}")
+    return "\n".join([*lines, recommendation(result)])
 
 
 def main(argv: list[str] | None = None) -> LearnedFromLog:
     args, console = parse(argv), Console()
     try:
-        args.out.mkdir(parents=True, exist_ok=True)
         if args.demo:
             problem = synthetic_problem(num_problems=1, generator=torch.Generator().manual_seed(args.seed))[0]
             folder = args.out / "log"
@@ -109,6 +125,7 @@ def main(argv: list[str] | None = None) -> LearnedFromLog:
             args.log = folder / "00000001.decisions.parquet"
             console.print(f"Log: {args.log}, of an epsilon-greedy policy on a random problem", soft_wrap=True)
         result = learn(args)
+        args.out.mkdir(parents=True, exist_ok=True)
         save_policy(args.out / "policy.safetensors", result.policy, notes={"horizon": result.horizon, "log": args.log.name})
         regret_by_beta(result).savefig(args.out / "regret.png", dpi=120)
         (args.out / "report.md").write_text(log_report(result, source=f"`{args.log.name}`"))

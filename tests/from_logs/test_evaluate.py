@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from tests.from_logs.cases import D, epsilon_greedy_decisions
-from torch_softucb import EpsilonGreedy, SoftUCBPolicy, synthetic_problem
+from tests.from_logs.cases import D, epsilon_greedy_decisions, random_log
+from torch_softucb import EpsilonGreedy, GaussianPrior, SoftUCBPolicy, synthetic_problem
 from torch_softucb import functional as F
 from torch_softucb.from_logs._checks import check_dense_ids
-from torch_softucb.from_logs.evaluate import evaluate_on_log, mean_interval, split_log, target_probs, warm_start
+from torch_softucb.from_logs.evaluate import evaluate_on_log, greedy_of, mean_interval, split_log, target_probs, warm_start
 from torch_softucb.from_logs.posterior import fit_posterior
 
 
@@ -58,6 +58,41 @@ def test_the_policy_never_sees_what_it_is_judged_by(seeded):
     assert again.statistics.equal(policy.statistics)
     assert target_probs(again, later, candidates).equal(target_probs(policy, later, candidates))
     assert other.logged.value.item() == pytest.approx(value.logged.value.item() + 5)
+
+
+def test_without_propensities_they_are_estimated_and_marked(seeded):
+    problem = synthetic_problem(num_problems=1, num_arms=8, dim=4, generator=seeded(0), dtype=D)[0]
+    log = epsilon_greedy_decisions(problem, 400, 50, 1.0, seeded(1))  # uniform choices
+    hidden = log._replace(propensity=torch.full_like(log.propensity, torch.nan))
+    _, later, value, _ = _evaluated(hidden)
+    assert value.estimated == "the frequency of each item"
+    assert _evaluated(log)[2].estimated is None
+    frequency = torch.bincount(later.arm).double() / len(later.arm)
+    known = log._replace(propensity=torch.cat((log.propensity[:200], frequency[later.arm])))
+    assert _evaluated(known)[2].policy == value.policy
+
+
+def test_greedy_is_judged_beside_the_policy(seeded):
+    problem = synthetic_problem(num_problems=1, num_arms=8, dim=4, generator=seeded(0), dtype=D)[0]
+    policy, later, value, candidates = _evaluated(epsilon_greedy_decisions(problem, 400, 50, 0.3, seeded(1)))
+    greedy = greedy_of(policy)
+    with torch.no_grad():
+        best = policy(problem.arms).mu_hat.argmax()
+    assert target_probs(greedy, later, candidates)[0].tolist() == [float(i == best) for i in range(8)]
+    torch.testing.assert_close(value.model_gain.value, value.greedy.value - value.logged.value)
+    torch.testing.assert_close(value.exploration_gain.value, value.policy.value - value.greedy.value)
+
+
+@pytest.mark.parametrize("bandits", [0, 3])
+def test_a_warm_start_is_the_policy_after_all_updates(bandits, seeded):
+    log, _ = random_log(60, 5, 3, seeded, bandits=bandits or None)
+    prior = GaussianPrior(torch.tensor([0.4, -0.2, 0.1]), 0.3 * torch.eye(3) + 0.1, noise_std=0.5, offset=2.0)
+    for settings in ({"prior": prior}, {"ridge_alpha": 2.0}):
+        policy, other = (SoftUCBPolicy(3, dtype=D, **settings) for _ in range(2))
+        warm_start(policy, log)
+        other.reset(batch_shape=(3,) if bandits else ())
+        other.update(log.x, log.reward, bandit=log.bandit if bandits else None)
+        torch.testing.assert_close(policy.statistics, other.statistics, rtol=0, atol=1e-10)
 
 
 def test_only_first_items_of_slates_count_and_missing_rewards_are_left_out(seeded):

@@ -4,7 +4,11 @@ import pytest
 import torch
 
 from tests.from_logs.cases import random_log
-from torch_softucb.from_logs.pipeline import LEARNED, learn_from_log
+from tests.from_logs.test_summary import write
+from torch_softucb.from_logs import fit_prior
+from torch_softucb.from_logs.evaluate import split_log
+from torch_softucb.from_logs.pipeline import GREEDY, LEARNED, TUNED, learn_from_log
+from torch_softucb.from_logs.summary import summary_in_memory
 
 TINY = {"horizon": 20, "steps": 3, "trajectories": 8, "problems": 16, "compile": False}
 
@@ -17,7 +21,7 @@ def test_several_users(seeded):
     assert [*result.logged] == ["all decisions"]
     assert result.value.logged.effective_sample_size == 450
     assert steps.count(("Learning beta", 3)) == 3
-    assert steps.count(("Playing drawn problems", 19)) == 19
+    assert steps.count(("Playing drawn problems", 29)) == 29
     again = learn_from_log(log, **TINY)
     assert again.betas == result.betas
     assert again.regret[LEARNED].equal(result.regret[LEARNED])
@@ -62,3 +66,48 @@ def test_the_policy_earns_more_than_chance(seeded):
     most = (log.features[2000:] @ theta[0]).amax(-1).mean() - (log.x[2000:] @ theta[0]).mean()
     assert result.value.gain.low > 0
     assert result.value.gain.low < most  # the best arm is an upper bound
+
+
+def test_files_are_learned_from_as_a_log_in_memory_is(tmp_path, seeded):
+    log, _ = random_log(400, 5, 3, seeded, bandits=4)
+    write(log, tmp_path / "log")
+    streamed, in_memory = learn_from_log(tmp_path / "log", **TINY), learn_from_log(log, **TINY)
+    assert streamed.betas == pytest.approx(in_memory.betas)
+    torch.testing.assert_close(streamed.policy.statistics, in_memory.policy.statistics, rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        streamed.value.policy.value, in_memory.value.policy.value, rtol=1e-5, atol=0
+    )  # float32 policy
+    torch.testing.assert_close(streamed.value.logged.value, in_memory.value.logged.value, rtol=0, atol=1e-10)
+    assert streamed.decisions == 400
+
+
+def test_greedy_and_tuned_linucb_are_compared(seeded):
+    log, _ = random_log(300, 5, 3, seeded)
+    result = learn_from_log(log, **TINY)
+    assert [*result.regret] == [LEARNED, GREEDY, TUNED, "LinUCB, Eq. 5", "LinUCB, same beta"]
+    assert result.regret[TUNED].equal(result.curve[result.tuned_beta][1])
+    assert result.tuned_beta in result.curve
+
+
+def test_one_model_for_all_users(seeded):
+    log, _ = random_log(300, 5, 3, seeded, bandits=4)
+    result = learn_from_log(log, **TINY, per_user=False)
+    assert result.policy.batch_shape == ()
+    assert result.policy.state.num_observations == 300
+    assert result.posterior.names.tolist() == [-1]
+
+
+def test_the_policy_carries_the_prior(seeded):
+    log, theta = random_log(2000, 5, 3, seeded, bandits=40)
+    log = log._replace(reward=log.reward + 3)
+    result = learn_from_log(log, **TINY, prior="fit", noise="empirical", delay=1)
+    assert result.policy.prior.offset == pytest.approx(3, abs=0.1)
+    assert result.policy.prior.noise_std == pytest.approx(0.5, rel=0.1)
+    assert result.policy.batch_shape == (40,)
+    assert (result.posterior.theta.mean - theta).norm(dim=-1).mean() < 0.2
+    earlier = fit_prior(summary_in_memory(split_log(log)[0]).sums)
+    assert result.policy.prior == earlier  # no reward of the evaluation is in it
+    given = learn_from_log(log, **TINY, prior=earlier, noise="empirical", delay=1)
+    assert given.betas == result.betas
+    with pytest.raises(ValueError, match="prior must be"):
+        learn_from_log(log, **TINY, prior="guess")

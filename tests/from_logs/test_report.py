@@ -1,11 +1,13 @@
 """The report: what it claims, warnings, the figure."""
 
+import re
+
 import pytest
 import torch
 
 from tests.from_logs.cases import make_log, random_log
-from torch_softucb.from_logs.pipeline import learn_from_log
-from torch_softucb.from_logs.report import log_report, regret_by_beta
+from torch_softucb.from_logs.pipeline import GREEDY, LEARNED, TUNED, learn_from_log
+from torch_softucb.from_logs.report import log_report, recommendation, regret_by_beta
 
 TINY = {"horizon": 20, "steps": 3, "trajectories": 8, "problems": 16, "compile": False}
 
@@ -63,3 +65,33 @@ def test_the_figure_shows_both_policies_the_learned_beta_and_eq_5(seeded):
     assert labels[2].startswith(f"learned beta {result.betas[-1]:.3g}: ")
     assert labels[3] == f"Eq. 5: {result.radius:.3g}"
     assert list(axes.lines[0].get_xdata()) == [*result.curve]
+
+
+@pytest.mark.parametrize(
+    ("learned", "greedy", "tuned", "sentence"),
+    [
+        (1.0, 2.0, 1.0, "Deploy the learned SoftUCB: exploration is worth a reward of 1 (1 to 1) over 20 rounds more"),
+        (2.0, 2.0, 1.0, "Deploy LinUCB with beta .*: exploration is worth a reward of 1"),
+        (2.0, 2.0, 2.0, "Deploy the greedy policy: exploration adds nothing significant, 0"),
+        (1.0, 0.5, 1.0, "Deploy the greedy policy: exploration adds nothing significant, -0.5"),
+    ],
+)
+def test_the_recommendation_follows_the_regrets(learned, greedy, tuned, sentence, seeded):
+    log, _ = random_log(300, 5, 3, seeded)
+    result = learn_from_log(log, **TINY)
+    levels = {LEARNED: learned, GREEDY: greedy, TUNED: tuned}
+    result = result._replace(regret={name: torch.full((16,), level).double() for name, level in levels.items()})
+    assert re.match(sentence.replace("(", r"\(").replace(")", r"\)"), recommendation(result))
+    for low, high, proof in ((0.1, 0.2, "beats"), (-0.2, -0.1, "does worse than"), (-0.1, 0.1, "is not shown to beat")):
+        gain = result.value.model_gain._replace(low=torch.tensor(low), high=torch.tensor(high))
+        changed = result._replace(value=result.value._replace(model_gain=gain))
+        assert f"with the learned model {proof} what was logged" in recommendation(changed)
+    assert recommendation(result._replace(value=None)).endswith("is not known without candidates.")
+
+
+def test_greedy_has_its_rows(seeded):
+    log, _ = random_log(300, 5, 3, seeded)
+    report = log_report(learn_from_log(log, **TINY), source="a test")
+    for row in ("| greedy |", "| LinUCB, best fixed beta |", "| greedy, with the learned model |", "| what the model adds"):
+        assert row in report
+    assert "**Deploy " in report

@@ -65,6 +65,17 @@ def test_a_table_that_does_not_say_what_was_on_offer(script, tmp_path, capsys, s
     assert "rests on simulation alone" in report
 
 
+def test_estimated_propensities_are_marked(script, tmp_path, capsys, seeded):
+    arms, arm = torch.eye(3), torch.arange(300) % 3
+    reward = arm.float() + 0.3 * torch.randn(300, generator=seeded(0))
+    rows = {"x": arms[arm].tolist(), "arm": arm.tolist(), "reward": reward.tolist()}
+    pd.DataFrame(rows).to_parquet(tmp_path / "log.parquet")
+    found = script.main([str(tmp_path / "log.parquet"), "--out", str(tmp_path), *TINY])
+    assert found.value.estimated == "the frequency of each item"
+    assert "propensities estimated, not logged" in " ".join(capsys.readouterr().out.split())
+    assert "**Propensities estimated, not logged**, by the frequency of each item." in (tmp_path / "report.md").read_text()
+
+
 def test_little_overlap_is_said(script, tmp_path, seeded):
     problem = synthetic_problem(num_problems=1, num_arms=20, dim=4, generator=seeded(0))[0]
     epsilon_greedy_log(tmp_path / "log", problem, decisions=400, epsilon=1.0)
@@ -76,7 +87,7 @@ def test_little_overlap_is_said(script, tmp_path, seeded):
     ("arguments", "match"),
     [
         (["nothing.parquet"], "learn_from_log: read_decisions: .*nothing.parquet is not there"),
-        (["bad.parquet"], "learn_from_log: read_decisions: .* got none named propensity among x, arm"),
+        (["bad.parquet"], "learn_from_log: read_decisions: .*bad.parquet must have .* got none named arm among x, reward"),
         (["bad.parquet", "--demo"], "give either a log or --demo"),
         ([], "give either a log or --demo"),
         (["good.parquet", "--horizon", "0"], "learn_from_log: learn_from_log: horizon must be at least 1, got 0"),
@@ -87,12 +98,13 @@ def test_errors_are_a_line(script, arguments, match, tmp_path, capsys, monkeypat
     monkeypatch.chdir(tmp_path)
     x = torch.randn(50, 2, generator=seeded(0))
     rows = {"x": x.tolist(), "arm": [0] * 50, "reward": (x.sum(-1) + torch.randn(50, generator=seeded(1))).tolist()}
-    pd.DataFrame(rows).to_parquet("bad.parquet")
+    pd.DataFrame(rows).drop(columns="arm").to_parquet("bad.parquet")
     pd.DataFrame(rows | {"propensity": [0.5] * 50}).to_parquet("good.parquet")
     with pytest.raises(SystemExit, match="2"):
         script.main(arguments)
     last = capsys.readouterr().err.splitlines()[-1]
     assert re.search(match, last)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.parquet", "good.parquet"]  # nothing was written
 
 
 def test_help_helps(script, capsys):

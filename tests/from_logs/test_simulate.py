@@ -9,13 +9,18 @@ from torch_softucb.from_logs.posterior import fit_posterior
 from torch_softucb.from_logs.simulate import baselines, logged_regret, simulated_regret
 
 
+def _draw(log):
+    posterior = fit_posterior(log)
+    return lambda count, generator: posterior.draw(count, generator=generator)
+
+
 def test_all_policies_meet_the_same_problems_and_noise_in_other_calls_too(seeded):
-    posterior = fit_posterior(random_log(200, 5, 3, seeded)[0])
+    draw = _draw(random_log(200, 5, 3, seeded)[0])
     policy, other = SoftUCBPolicy(3, beta_init=0.4), LinUCB(3, beta=0.4)
     settings = {"horizon": 20, "problems": 16, "compile": False}
     done = []
     regret = simulated_regret(
-        posterior, {0.5: policy, "again": policy, "other": other}, **settings, progress=lambda: done.append(1)
+        draw, {0.5: policy, "again": policy, "other": other}, **settings, progress=lambda: done.append(1)
     )
     assert [*regret] == [0.5, "again", "other"]
     assert regret[0.5].shape == (16,)
@@ -23,19 +28,19 @@ def test_all_policies_meet_the_same_problems_and_noise_in_other_calls_too(seeded
     assert regret[0.5].equal(regret["again"])
     assert not regret[0.5].equal(regret["other"])
     assert len(done) == 3
-    assert simulated_regret(posterior, {1: other}, **settings)[1].equal(regret["other"])
-    assert not simulated_regret(posterior, {1: other}, **settings, seed=1)[1].equal(regret["other"])
+    assert simulated_regret(draw, {1: other}, **settings)[1].equal(regret["other"])
+    assert not simulated_regret(draw, {1: other}, **settings, seed=1)[1].equal(regret["other"])
     with pytest.raises(ValueError, match="problems must be at least 2"):
-        simulated_regret(posterior, {1: other}, horizon=20, problems=1)
+        simulated_regret(draw, {1: other}, horizon=20, problems=1)
 
 
 def test_a_policy_with_statistics_and_another_beta_plays_as_a_new_one_with_that_beta(seeded):
     """with_beta copies the statistics; rollouts start without observations."""
     log, _ = random_log(200, 5, 3, seeded)
-    posterior, policy = fit_posterior(log), SoftUCBPolicy(3, beta_init=2.0, delta=0.9, coldness="smooth")
+    draw, policy = _draw(log), SoftUCBPolicy(3, beta_init=2.0, delta=0.9, coldness="smooth")
     policy.update(log.x.float(), log.reward.float())
     new = SoftUCBPolicy(3, beta_init=0.3, delta=0.9, coldness="smooth")
-    regret = simulated_regret(posterior, {"copy": policy.with_beta(0.3), "new": new}, horizon=20, problems=16, compile=False)
+    regret = simulated_regret(draw, {"copy": policy.with_beta(0.3), "new": new}, horizon=20, problems=16, compile=False)
     assert regret["copy"].equal(regret["new"])
 
 

@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from torch import nn
 
 from tests.recommend.cases import head, requests
+from torch_softucb import GaussianPrior, SoftUCBHead, SoftUCBPolicy
 from torch_softucb.recommend import DecisionPath
 
 D = torch.double
@@ -49,3 +51,12 @@ def test_what_depends_on_open_decisions_is_not_exported():
     ours.serve(ours(user, items))
     with pytest.raises(Exception, match="narrow_pending depends on the open decisions and cannot be exported"):
         torch.export.export(DecisionPath(ours), (user, items))
+
+
+@pytest.mark.parametrize("build", [SoftUCBPolicy, SoftUCBPolicy.auto], ids=["soft_ucb", "auto"])
+def test_a_prior_is_part_of_the_exported_program(build):
+    prior = GaussianPrior(torch.tensor([1.0, -2.0]), 0.3 * torch.eye(2), noise_std=0.5, offset=2.0)
+    path = DecisionPath(SoftUCBHead(nn.Embedding(9, 2), build(2, prior=prior)))
+    program = torch.export.export(path, (torch.zeros(3, 5, dtype=torch.long),))
+    candidates = torch.arange(15).view(3, 5) % 9
+    assert program.module()(candidates)["mu_hat"].equal(path(candidates)["mu_hat"])

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_arm_ids
+from torch_softucb.checks import check_arm_ids, check_shape
+from torch_softucb.functional.scales import ALL_EQUAL, RegressionSums
 
 
 def check_dense_ids(where: str, num_rows: int, num_bandits: int) -> None:
@@ -12,6 +13,26 @@ def check_dense_ids(where: str, num_rows: int, num_bandits: int) -> None:
         raise ValueError(
             f"{where}: bandit ids must be rows of the statistics, from 0, got {num_bandits} bandits with ids up to "
             f"{num_rows - 1}; renumber them, for example with torch.unique(bandit, return_inverse=True)"
+        )
+
+
+def check_user_ids(where: str, user: object, count: int) -> None:
+    """Require one int64 id of at least 0 per row."""
+    if not isinstance(user, Tensor) or user.dtype != torch.int64:
+        got = f"dtype {user.dtype}" if isinstance(user, Tensor) else type(user).__name__
+        raise TypeError(f"{where}: user must be an int64 tensor of user ids, got {got}")
+    check_shape(where, "user", user.shape, user.shape == (count,), f"({count},), one per row of x")
+    if bool((user < 0).any()):
+        row = int((user < 0).nonzero()[0])
+        raise ValueError(f"{where}: user ids must be at least 0, got {int(user[row])} in row {row}")
+
+
+def check_several_users(where: str, count: int) -> None:
+    """Require at least two users with separate rewards."""
+    if count < 2:
+        raise ValueError(
+            f"{where}: the rewards of at least two users are needed to see how users differ, got {count}; for statistics "
+            "that all users share, use GaussianPrior.from_linear with a model that was trained on all of them"
         )
 
 
@@ -46,18 +67,18 @@ def check_chosen_arms(
             )
 
 
-def check_enough_rewards(where: str, reward: Tensor, dim: int) -> None:
+def check_enough_rewards(where: str, sums: RegressionSums) -> None:
     """Require more rewards than features, and rewards that are not all equal."""
-    count = len(reward)
+    dim, count = sums.sum_x.shape[-1], int(sums.num_observations.sum())
     if count <= dim:
         raise ValueError(
             f"{where}: the number of rewards must be above the number of features, {dim}, got {count}; use a longer log, or "
             "fewer features"
         )
-    if bool((reward == reward[0]).all()):
+    mean, energy = float(sums.sum_y.sum()) / count, float(sums.energy.sum())
+    if energy - count * mean**2 <= ALL_EQUAL * energy:
         raise ValueError(
-            f"{where}: rewards must differ, got {float(reward[0]):g} in all {count} decisions; nothing can be learned from "
-            "them"
+            f"{where}: rewards must differ, got {mean:g} in all {count} decisions; nothing can be learned from them"
         )
 
 

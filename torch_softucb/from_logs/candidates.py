@@ -47,6 +47,34 @@ class CandidateSets(NamedTuple):
         return self._replace(rows=self.rows[rows], arm=self.arm[rows])
 
 
+class ItemTable(NamedTuple):
+    """Features of every item that was shown.
+
+    Attributes:
+        ids: sorted ids of the M items, of shape ``(M,)``: item ids if candidates were logged, else arm numbers.
+        features: features of each item, of shape ``(M, d)``; None if an item was shown with different features.
+        decisions: number of decisions in which they were shown.
+    """
+
+    ids: Tensor  # (M,)
+    features: Tensor | None  # (M, d)
+    decisions: int
+
+
+def item_table(log: LoggedDecisions) -> ItemTable:
+    """Return the features of every item that a log has shown."""
+    shown = log.candidates.gather(1, log.arm.unsqueeze(-1)).squeeze(-1) if log.candidates.shape[1] else log.arm
+    return features_by_id(shown, log.x, decisions=len(log.arm))
+
+
+def features_by_id(ids: Tensor, x: Tensor, *, decisions: int) -> ItemTable:  # (n,), (n, d)
+    """Return the features of every id, or None if an id has had different ones."""
+    distinct, row = torch.unique(ids, return_inverse=True)
+    items = x.new_empty(len(distinct), x.shape[1])
+    items[row] = x
+    return ItemTable(distinct, items if bool((items[row] == x).all()) else None, decisions)
+
+
 def row_blocks(count: int, row_size: int) -> Iterator[slice]:
     """Cut ``count`` rows of ``row_size`` numbers into slices that bound the memory in use."""
     size = max(1, _BLOCK // row_size)
@@ -77,10 +105,26 @@ def candidate_sets(log: LoggedDecisions, *, num_arms: int = 50) -> CandidateSets
                 [2.]]), tensor([0, 1, 0, 0]), 'all arms that were shown')
     """
     check_integer("candidate_sets", "num_arms", num_arms, low=1)
+    return sets_from_items(log, None if log.features.shape[1] else item_table(log), num_arms=num_arms)
+
+
+def sets_from_items(log: LoggedDecisions, items: ItemTable | None, *, num_arms: int = 50) -> CandidateSets:
+    """Return candidate sets as :func:`candidate_sets` does, with the items of a longer log.
+
+    Args:
+        log: decisions, in any order.
+        items: table of the items that the longer log has shown; not used if ``features`` were logged.
+        num_arms: size of the random sets.
+    """
     if log.features.shape[1]:
         return _from_features(log)
-    sets = _from_item_ids(log) if log.candidates.shape[1] else _from_arm_numbers(log)
-    return _random_sets(log, num_arms) if sets is None else sets
+    if items is None or items.features is None:
+        return _random_sets(log, num_arms)
+    if log.candidates.shape[1]:
+        return _from_item_ids(log, items.ids, items.features)
+    if 2 * len(items.ids) > items.decisions:
+        return _random_sets(log, num_arms)
+    return _from_arm_numbers(log, items.ids, items.features)
 
 
 def _from_features(log: LoggedDecisions) -> CandidateSets:
@@ -95,12 +139,8 @@ def _from_features(log: LoggedDecisions) -> CandidateSets:
     return CandidateSets(items, rows, log.arm, known=True, source="logged features", unseen=0)
 
 
-def _from_item_ids(log: LoggedDecisions) -> CandidateSets | None:
+def _from_item_ids(log: LoggedDecisions, ids: Tensor, items: Tensor) -> CandidateSets:
     check_chosen_arms("candidate_sets", log.arm, log.mask)
-    shown = log.candidates.gather(1, log.arm.unsqueeze(-1)).squeeze(-1)
-    ids, items, _ = _features_by_id(shown, log.x)
-    if items is None:
-        return None
     row = torch.searchsorted(ids, log.candidates).clamp(max=len(ids) - 1)
     usable = log.mask & (ids[row] == log.candidates)
     rows, unseen = row.masked_fill(~usable, -1), int((log.mask & ~usable).sum())
@@ -108,12 +148,10 @@ def _from_item_ids(log: LoggedDecisions) -> CandidateSets | None:
     return CandidateSets(items, rows, log.arm, known=True, source=source, unseen=unseen)
 
 
-def _from_arm_numbers(log: LoggedDecisions) -> CandidateSets | None:
-    _, items, row = _features_by_id(log.arm, log.x)
-    if items is None or 2 * len(items) > len(log.arm):
-        return None
-    rows = torch.arange(len(items), device=row.device).expand(len(log.arm), -1)
-    return CandidateSets(items, rows, row, known=True, source="all arms that were shown", unseen=0)
+def _from_arm_numbers(log: LoggedDecisions, ids: Tensor, items: Tensor) -> CandidateSets:
+    rows = torch.arange(len(items), device=ids.device).expand(len(log.arm), -1)
+    arm = torch.searchsorted(ids, log.arm)
+    return CandidateSets(items, rows, arm, known=True, source="all arms that were shown", unseen=0)
 
 
 def _random_sets(log: LoggedDecisions, num_arms: int) -> CandidateSets:
@@ -122,14 +160,3 @@ def _random_sets(log: LoggedDecisions, num_arms: int) -> CandidateSets:
     rows[:, 0] = torch.arange(n, device=rows.device)
     source = f"{num_arms} rows of x drawn at random"
     return CandidateSets(log.x, rows, torch.zeros_like(log.arm), known=False, source=source, unseen=0)
-
-
-def _features_by_id(
-    ids: Tensor,  # (n,)
-    x: Tensor,  # (n, d)
-) -> tuple[Tensor, Tensor | None, Tensor]:  # (M,), (M, d), (n,)
-    """Return the distinct ids, their features (None if an id has had different ones), and the row of each decision."""
-    distinct, row = torch.unique(ids, return_inverse=True)
-    items = x.new_empty(len(distinct), x.shape[1])
-    items[row] = x
-    return distinct, (items if bool((items[row] == x).all()) else None), row

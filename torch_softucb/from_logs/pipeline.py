@@ -2,20 +2,31 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_integer
-from torch_softucb.from_logs.evaluate import LogValue, evaluate_on_log, split_log, warm_start
+from torch_softucb.checks import check_choice, check_integer
+from torch_softucb.from_logs.evaluate import LogValue, greedy_of, start_of, warm_start
 from torch_softucb.from_logs.learn import learn_beta
 from torch_softucb.from_logs.posterior import ProblemPosterior, fit_posterior, radius
+from torch_softucb.from_logs.prior import fit_prior
 from torch_softucb.from_logs.simulate import Key, baselines, logged_regret, simulated_regret
+from torch_softucb.from_logs.source import LogData, log_data
+from torch_softucb.from_logs.stream import Source
+from torch_softucb.from_logs.summary import LogSummary
+from torch_softucb.from_logs.worlds import NOISES
 from torch_softucb.policies import BanditPolicy, LinUCB, SoftUCBPolicy
+from torch_softucb.policies.prior import GaussianPrior
+from torch_softucb.problems.base import BanditProblem
 from torch_softucb.recommend import LoggedDecisions
+from torch_softucb.rng import mixed_seed
 
 LEARNED = "SoftUCB, learned beta"
+GREEDY = "greedy"
+TUNED = "LinUCB, best fixed beta"
+_TUNING = 1  # mixed into the seed of the problems that LinUCB is tuned on
 _GRID = (1 / 8, 1 / 4, 1 / 2, 2**-0.5, 2**0.5, 2, 4, 8)  # multiples of the learned beta in the regret curve
 
 
@@ -29,6 +40,7 @@ class LearnedFromLog(NamedTuple):
         reward_mean: mean of the rewards.
         horizon: number of rounds T that beta was learned for.
         radius: beta of Eq. 5.
+        tuned_beta: beta of LinUCB with the least regret on problems other than those of ``regret``.
         betas: beta before each optimiser step and after the last.
         regret: cumulative regret over T rounds of each policy, of shape ``(problems,)``, all on the same drawn problems.
         curve: regret by beta of SoftUCB and of LinUCB, each of shape ``(problems,)``, on the same problems, sorted by beta.
@@ -45,6 +57,7 @@ class LearnedFromLog(NamedTuple):
     reward_mean: float
     horizon: int
     radius: float
+    tuned_beta: float
     betas: list[float]
     regret: dict[str, Tensor]  # (problems,)
     curve: dict[float, tuple[Tensor, Tensor]]  # (problems,), (problems,)
@@ -64,20 +77,34 @@ class _Settings:
     num_arms: int
     delta: float
     ridge_alpha: float
+    prior: GaussianPrior | None
+    noise: str
+    delay: int | Tensor
     estimator: str
     seed: int
     compile: bool | str
     progress: Callable[[str, int], object]
 
     def radius(self, posterior: ProblemPosterior) -> float:
-        return radius(posterior, horizon=self.horizon, ridge_alpha=self.ridge_alpha)
+        alpha = 1.0 if self.prior is not None else self.ridge_alpha
+        return radius(posterior, horizon=self.horizon, ridge_alpha=alpha, prior=self.prior)
+
+    def fit_posterior(self, summary: LogSummary) -> ProblemPosterior:
+        return fit_posterior(summary, num_arms=self.num_arms, prior=self.prior)
+
+    def draw(self, posterior: ProblemPosterior) -> Callable[[int, torch.Generator], BanditProblem]:
+        return lambda count, generator: posterior.draw(count, generator=generator, noise=self.noise, delay=self.delay)
 
 
 def learn_from_log(
-    log: LoggedDecisions,
+    log: LoggedDecisions | Source,
     *,
     horizon: int,
     share: float = 0.5,
+    per_user: bool = True,
+    prior: GaussianPrior | Literal["fit"] | None = None,
+    noise: str = "gaussian",
+    delay: int | Tensor = 0,
     steps: int = 50,
     trajectories: int = 512,
     problems: int = 1024,
@@ -87,6 +114,7 @@ def learn_from_log(
     estimator: str = "common_random_numbers",
     seed: int = 0,
     compile: bool | str = "native",
+    engine: str = "local",
     progress: Callable[[str, int], object] | None = None,
 ) -> LearnedFromLog:
     """Learn a SoftUCB policy from a decision log, and estimate its gain.
@@ -95,10 +123,16 @@ def learn_from_log(
     evaluates off-policy on decisions that the evaluated policy did not learn from.
 
     Args:
-        log: decisions with propensities, made by any policy.
+        log: decisions made by any policy; or a folder of Parquet files, or several files, which are streamed three times
+            and may be larger than memory.
         horizon: number of rounds T over which the policy should perform well when it starts without observations.
         share: share of the decisions, the earlier ones, that the policy learns from for off-policy evaluation; the later
             ones evaluate it. The returned policy has learned from all decisions.
+        per_user: one theta per bandit id of the log; False takes all decisions as those of one bandit.
+        prior: prior that every bandit of the policy starts from; ``"fit"`` fits one to the users of the earlier decisions
+            (:func:`fit_prior`). By default theta starts at 0 with ``ridge_alpha``.
+        noise: noise of the simulated worlds, ``gaussian`` or ``empirical``, drawn from the residuals of the log.
+        delay: rounds by which rewards are late in simulated worlds, or the probabilities of 0, 1, ... rounds.
         steps: number of optimiser steps for learning beta.
         trajectories: number of trajectories per step.
         problems: number of drawn problems on which regret is measured; beta was learned on others.
@@ -108,9 +142,14 @@ def learn_from_log(
         estimator: gradient estimator, as in :func:`learn_beta`.
         seed: seed of problems, noise and action draws.
         compile: backend of the rollouts, as in :func:`~torch_softucb.rollout`.
+        engine: how files are streamed, ``local`` or ``ray``; see :func:`summarise_log`.
         progress: called after every unit of work with (stage, number of units in this stage).
     """
-    check_integer("learn_from_log", "horizon", horizon, low=1)
+    where = "learn_from_log"
+    check_integer(where, "horizon", horizon, low=1)
+    check_choice(where, "noise", noise, NOISES)
+    data = log_data(log, per_user=per_user, engine=engine, seed=seed)
+    summary, past = data.summary(), data.past(share)
     settings = _Settings(
         horizon=horizon,
         steps=steps,
@@ -119,25 +158,29 @@ def learn_from_log(
         num_arms=num_arms,
         delta=delta,
         ridge_alpha=ridge_alpha,
+        prior=_start(prior, past),
+        noise=noise,
+        delay=delay,
         estimator=estimator,
         seed=seed,
         compile=compile,
         progress=progress or (lambda stage, total: None),
     )
-    posterior = fit_posterior(log, num_arms=num_arms)
+    posterior = settings.fit_posterior(summary)
     policy, betas = _learn_policy(posterior, settings, stage="Learning beta")
     value, earlier_beta = None, betas[-1]
     if posterior.offered.known:
-        value, earlier_beta = _evaluate(log, posterior, settings, share)
-    regret, curve = _simulate(posterior, policy, settings)
-    warm_start(policy, log)
+        value, earlier_beta = _evaluate(data, summary, past, settings)
+    regret, curve, tuned_beta = _simulate(posterior, policy, settings)
+    warm_start(policy, summary)
     return LearnedFromLog(
         policy=policy,
         posterior=posterior,
-        decisions=len(log.reward),
-        reward_mean=float(log.rewarded.reward.mean()),
+        decisions=summary.decisions,
+        reward_mean=summary.reward_mean,
         horizon=horizon,
         radius=settings.radius(posterior),
+        tuned_beta=tuned_beta,
         betas=betas,
         regret=regret,
         curve=curve,
@@ -147,17 +190,26 @@ def learn_from_log(
     )
 
 
+def _start(prior: GaussianPrior | Literal["fit"] | None, past: LogSummary) -> GaussianPrior | None:
+    """Return the prior of the policy; one that is fitted does not use the decisions of the evaluation."""
+    if isinstance(prior, str):
+        check_choice("learn_from_log", "prior", prior, ("fit",))
+        return fit_prior(past.sums)
+    return prior
+
+
 def _learn_policy(posterior: ProblemPosterior, settings: _Settings, *, stage: str) -> tuple[SoftUCBPolicy, list[float]]:
     """Learn beta on problems drawn from the posterior, starting from a quarter of the beta of Eq. 5."""
     policy = SoftUCBPolicy(
         posterior.dim,
         beta_init=settings.radius(posterior) / 4,
         delta=settings.delta,
-        ridge_alpha=settings.ridge_alpha,
+        ridge_alpha=settings.ridge_alpha if settings.prior is None else 1.0,
+        prior=settings.prior,
         coldness="smooth",
     )
     betas = learn_beta(
-        lambda count, generator: posterior.draw(count, generator=generator),
+        settings.draw(posterior),
         policy,
         horizon=settings.horizon,
         steps=settings.steps,
@@ -170,44 +222,42 @@ def _learn_policy(posterior: ProblemPosterior, settings: _Settings, *, stage: st
     return policy, betas
 
 
-def _evaluate(
-    log: LoggedDecisions, posterior: ProblemPosterior, settings: _Settings, share: float
-) -> tuple[LogValue, float]:
+def _evaluate(data: LogData, summary: LogSummary, earlier: LogSummary, settings: _Settings) -> tuple[LogValue, float]:
     """Learn a policy from the earlier decisions and evaluate it on the later ones; also return its beta."""
-    earlier, later = split_log(log, share=share)
-    past = fit_posterior(earlier, num_arms=settings.num_arms)
+    past = settings.fit_posterior(earlier)
     policy, betas = _learn_policy(past, settings, stage="Learning beta, earlier decisions")
-    warm_start(policy, earlier, num_bandits=int(log.bandit.max()) + 1)
-    candidates = posterior.offered.select(slice(len(earlier.arm), None))
-    return evaluate_on_log(policy, later, candidates=candidates, posterior=past), betas[-1]
+    warm_start(policy, earlier, num_bandits=int(summary.names.max()) + 1)
+    return data.value(policy, past, summary), betas[-1]
 
 
 def _simulate(
     posterior: ProblemPosterior, policy: SoftUCBPolicy, settings: _Settings
-) -> tuple[dict[str, Tensor], dict[float, tuple[Tensor, Tensor]]]:
-    """Return the regret of the learned policy and its baselines, and regret as a function of beta."""
+) -> tuple[dict[str, Tensor], dict[float, tuple[Tensor, Tensor]], float]:
+    """Return the regret of the learned policy and its baselines, regret as a function of beta, and LinUCB's tuned beta."""
     learned, bound = float(policy.beta.detach()), settings.radius(posterior)
     grid = [max(learned, bound / 64) * factor for factor in _GRID]
-    named = {LEARNED: policy, **baselines(policy, radius=bound)}
     soft_ucb = {beta: policy.with_beta(beta) for beta in grid}
-    lin_ucb = {beta: LinUCB(policy.dim, beta=beta, ridge_alpha=policy.ridge_alpha) for beta in grid}
-    total = len(named) + len(soft_ucb) + len(lin_ucb)
+    lin_ucb = {beta: LinUCB(policy.dim, beta=beta, **start_of(policy)) for beta in grid}
+    total = 3 + 3 * len(grid) + 2
 
-    def play(policies: Mapping[Key, BanditPolicy]) -> dict[Key, Tensor]:
+    def play(policies: Mapping[Key, BanditPolicy], *, seed: int) -> dict[Key, Tensor]:
         return simulated_regret(
-            posterior,
+            settings.draw(posterior),
             policies,
             horizon=settings.horizon,
             problems=settings.problems,
-            seed=settings.seed,
+            seed=seed,
             compile=settings.compile,
             progress=lambda: settings.progress("Playing drawn problems", total),
         )
 
-    regret, soft_regret, lin_regret = play(named), play(soft_ucb), play(lin_ucb)
+    tuning = play(lin_ucb, seed=mixed_seed(settings.seed, _TUNING))
+    tuned_beta = min(grid, key=lambda beta: float(tuning[beta].mean()))
+    named = {LEARNED: policy, GREEDY: greedy_of(policy), TUNED: lin_ucb[tuned_beta], **baselines(policy, radius=bound)}
+    regret, soft_regret, lin_regret = (play(each, seed=settings.seed) for each in (named, soft_ucb, lin_ucb))
     curve = {beta: (soft_regret[beta], lin_regret[beta]) for beta in grid}
     curve[learned] = regret[LEARNED], regret["LinUCB, same beta"]
-    return regret, dict(sorted(curve.items()))
+    return regret, dict(sorted(curve.items())), tuned_beta
 
 
 def _logged(posterior: ProblemPosterior, settings: _Settings) -> dict[str, Tensor]:

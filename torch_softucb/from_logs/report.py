@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torch_softucb.from_logs.evaluate import mean_interval
-from torch_softucb.from_logs.pipeline import LEARNED, LearnedFromLog
+from torch_softucb.from_logs.pipeline import GREEDY, LEARNED, TUNED, LearnedFromLog
 from torch_softucb.functional import Evaluation
 
 _MIN_SAMPLE_SIZE = 100  # effective decisions below which the report warns about the off-policy estimate
@@ -22,6 +22,7 @@ def log_report(result: LearnedFromLog, *, source: str, figure: str = "regret.png
     parts = [
         f"# What was learned from {source}",
         "All intervals are 95% intervals.",
+        "**" + recommendation(result) + "**",
         _log_section(result),
         _problem_section(result),
         _policy_section(result),
@@ -30,6 +31,29 @@ def log_report(result: LearnedFromLog, *, source: str, figure: str = "regret.png
         _off_policy_section(result),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def recommendation(result: LearnedFromLog) -> str:
+    """Return what to deploy, in one sentence.
+
+    Greedy, unless exploration earns significantly more in the simulated worlds; among the policies that explore, SoftUCB,
+    unless the tuned LinUCB is significantly better.
+    """
+    regret, horizon = result.regret, result.horizon
+    better = mean_interval(regret[LEARNED] - regret[TUNED])
+    name, best = (f"LinUCB with beta {result.tuned_beta:.3g}", TUNED) if better.low > 0 else ("the learned SoftUCB", LEARNED)
+    exploration = mean_interval(regret[GREEDY] - regret[best])
+    earned = f"{exploration.value:.3g} ({exploration.low:.3g} to {exploration.high:.3g}) over {horizon} rounds"
+    if exploration.low > 0:
+        deploy = f"Deploy {name}: exploration is worth a reward of {earned} more than greedy"
+    else:
+        deploy = f"Deploy the greedy policy: exploration adds nothing significant, {earned}"
+    if result.value is None:
+        return f"{deploy}; whether it beats what was logged is not known without candidates."
+    gain = result.value.model_gain
+    share = f"{gain.value:+.3g} ({gain.low:+.3g} to {gain.high:+.3g}) per decision"
+    proof = "beats" if gain.low > 0 else "does worse than" if gain.high < 0 else "is not shown to beat"
+    return f"{deploy}; the greedy policy with the learned model {proof} what was logged, {share}."
 
 
 def _interval(estimate: Evaluation) -> str:
@@ -77,7 +101,7 @@ def _problem_section(result: LearnedFromLog) -> str:
         )
     lines.append(
         "- The longer the log, the more similar the problems that beta was learned on. beta is for starting this problem "
-        "from scratch (a new user, a restart), not for other problems. A drawn problem keeps its candidates in all rounds."
+        "from scratch (a new user, a restart), not for other problems."
     )
     return "## Estimated problem\n" + "\n".join(lines)
 
@@ -103,9 +127,11 @@ def _simulation_section(result: LearnedFromLog) -> str:
         rows.append(f"| {name} | {_interval(mean_interval(regret))} | {gain} |")
     for decisions, regret in result.logged.items():
         rows.append(f"| what was logged, {decisions} | {_credible_interval(regret, result.horizon)} | |")
-    best = min(result.curve, key=lambda beta: float(result.curve[beta][1].mean()))
-    least = _interval(mean_interval(result.curve[best][1]))
-    notes = f"The best beta of LinUCB in the figure, chosen on these same problems, is {best:.3g}: {least}."
+    worth = _interval(mean_interval(result.regret[GREEDY] - own))
+    notes = (
+        f"Exploration saves {worth} of the regret of the greedy policy. The best beta of LinUCB, {result.tuned_beta:.3g}, "
+        "was chosen on other draws."
+    )
     if result.logged:
         notes += " The regret of what was logged is the mean per decision under the posterior of theta, times T."
     return (
@@ -135,11 +161,19 @@ def _off_policy_section(result: LearnedFromLog) -> str:
         "| policy | mean reward |",
         "| --- | --- |",
         f"| what was logged | {_interval(value.logged)} |",
+        f"| greedy, with the learned model | {_interval(value.greedy)} |",
         f"| SoftUCB, learned from the log | {_interval(value.policy)} |",
         f"| difference | {_interval(gain)} |",
+        f"| what the model adds: greedy minus what was logged | {_interval(value.model_gain)} |",
+        f"| what exploration costs here: SoftUCB minus greedy | {_interval(value.exploration_gain)} |",
         f"\nSoftUCB earns {verdict} than what was logged. The effective sample size is {sample_size:.0f} decisions; the "
         f"largest weight is {value.largest_weight:.3g}.",
     ]
+    if value.estimated is not None:
+        lines.append(
+            f"\n**Propensities estimated, not logged**, by {value.estimated}. The intervals do not include the error of "
+            "that model; log propensities to remove the doubt."
+        )
     if sample_size < _MIN_SAMPLE_SIZE or value.largest_weight > count / 20:
         lines.append(
             "\n**Do not trust this interval**: the logging policy seldom chose what SoftUCB would choose, so the estimate "

@@ -1,4 +1,4 @@
-"""Expected regret on problems drawn from the posterior of a log."""
+"""Expected regret on problems drawn from the posterior of a log, and regret of what was logged."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -8,9 +8,11 @@ from torch import Tensor
 
 from torch_softucb.checks import check_integer
 from torch_softucb.from_logs.candidates import row_blocks
+from torch_softucb.from_logs.evaluate import start_of
 from torch_softucb.from_logs.posterior import ProblemPosterior
 from torch_softucb.learning.episode import Episode
 from torch_softucb.policies import BanditPolicy, LinUCB, SoftUCBPolicy
+from torch_softucb.problems.base import BanditProblem
 from torch_softucb.rng import mixed_seed
 
 Key = TypeVar("Key")
@@ -19,7 +21,7 @@ _STEP = 1 << 30  # takes the place of the optimiser step in the seeds; learning 
 
 
 def simulated_regret(
-    posterior: ProblemPosterior,
+    problems_of: Callable[[int, torch.Generator], BanditProblem],
     policies: Mapping[Key, BanditPolicy],
     *,
     horizon: int,
@@ -28,13 +30,13 @@ def simulated_regret(
     compile: bool | str = "native",
     progress: Callable[[], object] | None = None,
 ) -> dict[Key, Tensor]:  # (problems,) each
-    """Play every policy on problems drawn from the posterior, and return its cumulative regret on each of them.
+    """Play every policy on drawn problems, and return its cumulative regret on each of them.
 
     Every trajectory starts without observations. All policies get the same problems and noise, even across calls with the
-    same posterior and seed. Learning beta with that seed uses other problems.
+    same seed. Learning beta with that seed uses other problems.
 
     Args:
-        posterior: fitted to the log.
+        problems_of: function (count, generator) that draws problems, from the posterior of a log.
         policies: policies to play; the keys are returned with the results.
         horizon: number of rounds T.
         problems: number of problems to draw.
@@ -44,7 +46,7 @@ def simulated_regret(
     """
     check_integer("simulated_regret", "problems", problems, low=2)
     problem_seed, noise_seed, action_seed = (mixed_seed(seed, stream, _STEP) for stream in range(3))
-    drawn = posterior.draw(problems, generator=torch.Generator().manual_seed(problem_seed))
+    drawn = problems_of(problems, torch.Generator().manual_seed(problem_seed))
     episode, regret = Episode(drawn, noise_seed, action_seed), {}
     for key, policy in policies.items():
         regret[key] = episode.play(policy, horizon=horizon, compile=compile).regret.sum(0).double()
@@ -55,10 +57,10 @@ def simulated_regret(
 
 def baselines(policy: SoftUCBPolicy, *, radius: float) -> dict[str, BanditPolicy]:
     """Return LinUCB with the radius of Eq. 5 and LinUCB with the beta of the policy, by their names in the report."""
-    beta, alpha = float(policy.beta.detach()), policy.ridge_alpha
+    start = start_of(policy)
     return {
-        "LinUCB, Eq. 5": LinUCB(policy.dim, beta=radius, ridge_alpha=alpha),
-        "LinUCB, same beta": LinUCB(policy.dim, beta=beta, ridge_alpha=alpha),
+        "LinUCB, Eq. 5": LinUCB(policy.dim, beta=radius, **start),
+        "LinUCB, same beta": LinUCB(policy.dim, beta=float(policy.beta.detach()), **start),
     }
 
 

@@ -233,7 +233,7 @@ class SoftUCBHead(OpenDecisions):
             self.guard.recover()
             check_nothing_open("SoftUCBHead.calibrate", len(self.pending))
             fitted = self.features.fitted(self.encoder(*inputs) for inputs in batches)
-            fresh = policy.layout.fresh(tuple(policy.batch_shape), policy.ridge_alpha, policy.fresh_memory())
+            fresh = policy.fresh_rows(tuple(policy.batch_shape))
             before, old = dict(buffers), policy.statistics
 
             def write() -> None:

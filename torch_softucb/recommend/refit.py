@@ -51,7 +51,7 @@ def rebuild_statistics(
         The number of rewards used.
     """
     where, count = "SoftUCBHead.refit", 0
-    statistics = policy.layout.fresh(tuple(policy.batch_shape), policy.ridge_alpha, policy.fresh_memory())
+    statistics = policy.fresh_rows(tuple(policy.batch_shape))
     for batch in batches:
         check_bandit_given(where, batch.bandit, policy.batch_shape)
         features = encode(*batch.inputs)

@@ -40,28 +40,39 @@ def test_a_table_s_rewards_are_its_own_though_ids_repeat(tmp_path):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"propensity": None}, "must have the columns x, arm, propensity, reward, got none named propensity among x, arm"),
+        ({"arm": None}, "must have the columns x, arm, reward, got none named arm among x, propensity, reward"),
         ({"reward": None}, "got none named reward .* or give the folder of a DecisionLog"),
         ({"propensity": [0.5, 1.5]}, r"propensity must be in \(0, 1\], got 1.5 in row 1"),
         ({"propensity": [0.5, 0.0]}, r"propensity must be in \(0, 1\], got 0.0 in row 1"),
-        ({"propensity": [0.5, None]}, "column propensity must have a number everywhere, got 1 nulls"),
+        ({"propensity": [0.5, None]}, "column propensity must have a number everywhere, got 1 nulls, the first in row 1"),
+        ({"propensity": [0.5, float("nan")]}, r"propensity must be in \(0, 1\], got NaN in row 1"),
         ({"arm": [0, None]}, "column arm must have a number everywhere, got 1 nulls"),
-        ({"candidates": [[1, None], [1, 2]]}, "column candidates must have a number everywhere, got 1 nulls"),
+        (
+            {"candidates": [[1, 3], [1, None]]},
+            "column candidates must have a number everywhere, got 1 nulls, the first in row 1",
+        ),
+        ({"candidates": [[1, 2], []]}, "candidates must not be empty, got none in row 1; leave such rows out"),
+        ({"candidates": [[1, 2], [-1, -1]]}, "candidates must not be empty, got none in row 1"),
+        ({"candidates": [[1, 2], [1, -1]]}, "arm must be the position of a candidate, got 1 in row 1, which is padding"),
+        ({"candidates": [[1], [1]]}, "arm must be the position of a candidate, below 1, got 1 in row 1"),
+        ({"arm": [0, -1]}, "arm must be at least 0, got -1 in row 1"),
+        ({"bandit": [0, -2]}, "bandit must be at least -1, got -2 in row 1"),
+        ({"reward": [1.0, float("nan")]}, "reward must be a number, or null if it has not arrived, got NaN in row 1"),
         ({"candidates": [[0.5, 1.0], [1.0, 2.0]]}, "column candidates must hold whole numbers, got double"),
         ({"x": [["a", "b"], ["c", "d"]]}, "column x must hold numbers, got (large_)?string; cast it"),
         ({"x": [[[[1.0]]], [[[1.0]]]]}, "column x must hold numbers, got (large_)?list"),
-        ({"features": [[[1.0, 2.0], None], [[1.0, 2.0]]]}, "column features must have a list in every row, got 1 nulls"),
+        ({"features": [[[1.0, 2.0]], [[1.0, 2.0], None]]}, "features must have a list in every row, got 1 nulls, .* row 1"),
         ({"features": [[1.0, 2.0], [1.0]]}, "features must have 2 numbers, as x has, .* got 1 in row 1"),
         ({"reward": [None, None]}, "none of the 2 decisions has a reward"),
         ({"reward": [1.0, float("inf")]}, "reward must be finite, got an infinite one in row 1"),
         ({"reward": ["good", "bad"]}, "column reward must hold numbers, got (large_)?string; cast it"),
         ({"arm": [0.0, 1.0]}, "column arm must hold whole numbers, got double"),
         ({"x": [1.0, 2.0]}, "column x must hold lists of numbers, got double; join its parts"),
-        ({"x": [[1.0], [1.0, 2.0]]}, r"features of one length, got \[1, 2\]"),
-        ({"x": [[1.0, float("nan")], [1.0, 2.0]]}, "x must be finite, got 1 NaN"),
+        ({"x": [[1.0], [1.0, 2.0]]}, r"features of one length, got \[1, 2\], the first change in row 1"),
+        ({"x": [[1.0, float("nan")], [1.0, 2.0]]}, "x must be finite, got NaN or an infinite number in row 0"),
         ({"x": [[1.0, 2.0], None]}, "column x must have a list in every row, got 1 nulls"),
         ({"features": [[1.0, 2.0, 3.0], [1.0, 2.0]]}, "features must have 2 numbers, as x has, .* got 3 in row 0"),
-        ({"features": [[1.0] * 4] * 2, "candidates": [[1, 2, 3]] * 2}, "must have the same K, got 3 and 2"),
+        ({"features": [[1.0] * 4] * 2, "candidates": [[1, 2, 3]] * 2}, "must have the same K, got 3 and 2 in row 0"),
         ({name: [] for name in GOOD}, "at least one decision is needed"),
     ],
 )
@@ -72,8 +83,9 @@ def test_bad_tables_are_named(change, match, tmp_path):
     else:
         kinds = [("x", pa.list_(pa.float64())), ("arm", pa.int64()), ("propensity", pa.float64()), ("reward", pa.float64())]
         pq.write_table(pa.schema(kinds).empty_table(), tmp_path / "bad.parquet")
-    with pytest.raises((ValueError, TypeError), match=match):
+    with pytest.raises((ValueError, TypeError), match=match) as raised:
         read_decisions(tmp_path / "bad.parquet")
+    assert str(tmp_path / "bad.parquet") in str(raised.value)
 
 
 def _peak(call):
@@ -110,7 +122,7 @@ def test_a_small_file_cannot_take_much_memory(bomb, tmp_path):
     assert size < 2_000_000
 
     def read():
-        with pytest.raises((ValueError, TypeError), match=r"bomb\.parquet of \d+ bytes takes|must hold numbers"):
+        with pytest.raises((ValueError, TypeError), match=r"bomb\.parquet takes \d+ bytes|must hold numbers"):
             read_decisions(path)
 
     assert _peak(read) < 2 * size + 50_000_000
@@ -122,6 +134,56 @@ def test_max_bytes_lets_a_large_table_in(tmp_path):
     with pytest.raises(ValueError, match=r"pass max_bytes=\d+ if that is what you expect"):
         read_decisions(tmp_path / "a.parquet")
     assert read_decisions(tmp_path / "a.parquet", max_bytes=200_000_000).x.shape == (4000, 1000)
+
+
+def _frames():
+    """Return functions that turn columns into tables of different libraries; the rewards may have None."""
+    pandas = pytest.importorskip("pandas")
+    yield pandas.DataFrame
+    yield pa.table
+    yield lambda rows: pandas.DataFrame(rows | {"x": [np.array(x) for x in rows["x"]]}, index=["a", "b"])
+
+
+ROWS = GOOD | {"reward": [None, 2.0], "features": [[[1.0, 0.0], [5.0, 6.0]], [[9.0, 9.0], [0.0, 1.0]]], "bandit": [3, 4]}
+
+
+def _same_as_parquet(frame, tmp_path):
+    pq.write_table(pa.table(ROWS), tmp_path / "a.parquet")
+    for got, want in zip(read_decisions(frame), read_decisions(tmp_path / "a.parquet"), strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+def test_dataframes_read_as_parquet_files_do(tmp_path):
+    for frame in _frames():
+        _same_as_parquet(frame(ROWS), tmp_path)
+
+
+def test_polars(tmp_path):
+    polars = pytest.importorskip("polars")
+    _same_as_parquet(polars.DataFrame(ROWS), tmp_path)
+    arrays = polars.DataFrame(ROWS).with_columns(polars.col("x").list.to_array(2))
+    _same_as_parquet(arrays, tmp_path)
+    with pytest.raises(ValueError, match=r"read_decisions: DataFrame: propensity must be in \(0, 1\], got 2.0 in row 1"):
+        read_decisions(polars.DataFrame(ROWS | {"propensity": [0.5, 2.0]}))
+
+
+def test_clicks_may_be_bool():
+    rows = GOOD | {"reward": [True, None]}
+    assert read_decisions(pa.table(rows)).reward.nan_to_num(-1).tolist() == [1.0, -1.0]
+
+
+def test_a_table_without_propensities_is_marked():
+    rows = {name: values for name, values in GOOD.items() if name != "propensity"}
+    assert not read_decisions(pa.table(rows)).has_propensities
+    assert read_decisions(pa.table(GOOD)).has_propensities
+
+
+def test_what_is_no_table_is_named():
+    with pytest.raises(TypeError, match="read_decisions: list: a path or a DataFrame is expected, got neither; collect a"):
+        read_decisions([1, 2])
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match="read_decisions: DataFrame cannot be converted to Arrow"):
+        read_decisions(pandas.DataFrame(GOOD | {"x": [np.zeros((2, 2))] * 2}))
 
 
 def test_lists_are_padded_at_their_end():
@@ -137,7 +199,7 @@ def test_by_default_a_table_may_take_twice_the_size_of_its_file(tmp_path, monkey
     pq.write_table(pa.table({"x": x.tolist()} | table), tmp_path / "random.parquet")
     assert read_decisions(tmp_path / "random.parquet").x.equal(x)
     pq.write_table(pa.table({"x": (0 * x).tolist()} | table), tmp_path / "zeros.parquet")
-    with pytest.raises(ValueError, match=r"zeros\.parquet of \d+ bytes takes"):
+    with pytest.raises(ValueError, match=r"zeros\.parquet takes \d+ bytes"):
         read_decisions(tmp_path / "zeros.parquet")
 
 

@@ -95,7 +95,10 @@ def test_segments_with_features_of_two_lengths_stay_readable_after_sealing(tmp_p
         (kind, columns["id"].tolist()) for kind, columns in before
     ]
     assert [columns["x"].shape for kind, columns in after if kind == "decisions"] == [(3, 2), (2, 3)]
-    with pytest.raises(ValueError, match=r"features of one length, got \[2, 3\]; read each length with read_log\(.*dim"):
+    with pytest.raises(
+        ValueError,
+        match=r"features of one length, got \[2, 3\], the first change in record 1; read each length with read_log\(.*dim",
+    ):
         read_log(tmp_path)
     got = read_log(tmp_path, dim=3)
     assert (got.x.shape, got.features.shape, got.reward.tolist()) == ((2, 3), (2, 4, 3), [1.0, 1.0])

@@ -2,10 +2,12 @@
 
 import importlib.util
 import math
-from collections.abc import Collection
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_softucb.checks import check_finite, check_integer, check_same_dtype, check_shape
@@ -74,10 +76,22 @@ def check_served_values(where: str, served: Served, ids: list[int]) -> None:
         check_finite(where, "x", served.x)
 
 
-def check_same_dims(where: str, dims: Collection[int], fix: str) -> None:
-    """Check that all decisions have the same number of features."""
-    if len(set(dims)) > 1:
-        raise ValueError(f"{where}: all decisions must have features of one length, got {sorted(set(dims))}; {fix}")
+def check_same_dims(where: str, dims: Sequence[int] | NDArray[Any], fix: str, *, unit: str = "row") -> None:
+    """Check that all decisions have the same number of features; ``unit`` names what ``dims`` are counted in."""
+    lengths = np.asarray(dims)
+    changed = lengths != lengths[:1]
+    if changed.any():
+        raise ValueError(
+            f"{where}: all decisions must have features of one length, got {np.unique(lengths).tolist()}, the first change "
+            f"in {unit} {int(changed.argmax())}; {fix}"
+        )
+
+
+def check_rows(where: str, wrong: NDArray[np.bool_], what: str, *values: NDArray[Any]) -> None:  # (n,), (n,) each
+    """Raise an error about the first wrong row; ``what`` is a format of ``{row}`` and of the values in that row."""
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(f"{where}: {what.format(*(value[row].item() for value in values), row=row)}")
 
 
 def check_tensor_bytes(where: str, chunks: list[Columns], file_bytes: int, max_bytes: int | None) -> None:

@@ -1,5 +1,6 @@
 """Decisions of a log as tensors, joined with their rewards."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_softucb.checks import check_finite
-from torch_softucb.functional._checks import check_log_columns
+from torch_softucb.recommend.log._checks import check_rows
 from torch_softucb.recommend.log.codec import Columns
 
 
@@ -22,7 +22,8 @@ class LoggedDecisions(NamedTuple):
         context: int64 (n,), the caller's reference to the request, -1 if there is none.
         arm: int64 (n,), position of the item in the candidate list.
         position: int64 (n,), position in the slate, from 0.
-        propensity: float64 (n,), probability of the item; in a slate, given the items before it.
+        propensity: float64 (n,), probability of the item; in a slate, given the items before it. NaN in all rows of a
+            table without propensities.
         beta: float64 (n,), confidence width, NaN if the policy has none.
         version: int64 (n,), version of the model.
         x: float64 (n, d), features of the item.
@@ -50,6 +51,11 @@ class LoggedDecisions(NamedTuple):
         return self.candidates >= 0
 
     @property
+    def has_propensities(self) -> bool:
+        """Whether the log has propensities."""
+        return not bool(self.propensity.isnan().all())
+
+    @property
     def rewarded(self) -> "LoggedDecisions":
         """The decisions whose reward has arrived."""
         return LoggedDecisions(*(column[~self.reward.isnan()] for column in self))
@@ -67,6 +73,14 @@ def join_rewards(ids: NDArray[Any], rewards: list[Columns]) -> NDArray[np.float6
     return joined
 
 
+def with_defaults(columns: Columns, *, first: int = 0) -> Columns:
+    """Return the columns of a table, with defaults for absent ones except the reward; ids count from ``first``."""
+    rows = len(columns["arm"])
+    absent = {"id": np.arange(first, first + rows), "bandit": -1, "context": -1, "position": 0, "beta": np.nan, "version": 0}
+    absent["propensity"] = np.nan
+    return {name: np.broadcast_to(np.asarray(value), (rows,)) for name, value in absent.items()} | columns
+
+
 def gather_decisions(decisions: list[Columns], reward: NDArray[np.float64]) -> LoggedDecisions:
     """Return the decisions of all chunks as tensors; shorter candidate lists are padded."""
     columns = {
@@ -75,6 +89,12 @@ def gather_decisions(decisions: list[Columns], reward: NDArray[np.float64]) -> L
         if name != "reward"
     }
     return LoggedDecisions(reward=torch.from_numpy(np.array(reward, np.float64)), **columns)
+
+
+def concatenated(logs: Sequence[LoggedDecisions]) -> LoggedDecisions:
+    """Return the decisions of several logs as one; shorter candidate lists are padded."""
+    chunks = [{name: column.numpy() for name, column in log._asdict().items()} for log in logs]
+    return gather_decisions(chunks, np.concatenate([chunk["reward"] for chunk in chunks]))
 
 
 def _gathered(chunks: list[NDArray[Any]], empty: float) -> Tensor:  # (n, ...) each -> (sum of n, ...)
@@ -113,18 +133,39 @@ def check_logged_values(where: str, folder: Path, log: LoggedDecisions) -> None:
 
 
 def check_learnable(where: str, log: LoggedDecisions) -> None:
-    """Check that the values of a log can be learned from."""
+    """Check that the values of a log can be learned from; errors name the first wrong row."""
     if not len(log.id):
         raise ValueError(f"{where}: at least one decision is needed, got none")
-    if not log.x.shape[1]:
-        raise ValueError(f"{where}: x must have at least one number in every row, got none")
-    check_finite(where, "x", log.x)
-    check_finite(where, "features", log.features)
-    check_log_columns(where, None, None, log.propensity, log.x.shape)
-    if bool(log.reward.isinf().any()):
-        row = int(log.reward.isinf().nonzero()[0])
-        raise ValueError(f"{where}: reward must be finite, got an infinite one in row {row}")
-    if not bool((~log.reward.isnan()).any()):
+    check_decision_rows(where, log)
+    if bool(log.reward.isnan().all()):
         raise ValueError(
             f"{where}: none of the {len(log.id)} decisions has a reward; join the rewards by id, or give the log's folder"
         )
+
+
+def check_decision_rows(where: str, log: LoggedDecisions) -> None:
+    """Check the values of every decision; errors name the first wrong row."""
+    if not log.x.shape[1]:
+        raise ValueError(f"{where}: x must have at least one number in every row, got none")
+    for name, value in (("x", log.x), ("features", log.features)):
+        check_rows(where, _rows(~value.isfinite()), f"{name} must be finite, got NaN or an infinite number in row {{row}}")
+    reward, propensity, arm = log.reward.numpy(), log.propensity.numpy(), log.arm.numpy()
+    check_rows(where, np.isinf(reward), "reward must be finite, got an infinite one in row {row}")
+    impossible = ~((propensity > 0) & (propensity <= 1)) & log.has_propensities
+    check_rows(where, impossible, "propensity must be in (0, 1], got {0} in row {row}", propensity)
+    for name, low in (("arm", 0), ("bandit", -1), ("position", 0)):
+        column = getattr(log, name).numpy()
+        check_rows(where, column < low, f"{name} must be at least {low}, got {{0}} in row {{row}}", column)
+    k, mask = log.candidates.shape[1], log.mask
+    if k:
+        check_rows(where, ~_rows(mask), "candidates must not be empty, got none in row {row}; leave such rows out")
+        what = f"arm must be the position of a candidate, below {k}, got {{0}} in row {{row}}"
+        check_rows(where, arm >= k, what, arm)
+        chosen = mask.gather(1, log.arm.unsqueeze(-1)).squeeze(-1).numpy()
+        check_rows(where, ~chosen, "arm must be the position of a candidate, got {0} in row {row}, which is padding", arm)
+
+
+def _rows(values: Tensor) -> NDArray[np.bool_]:  # (n, ...) -> (n,)
+    """Return the rows in which some value is True."""
+    found: NDArray[np.bool_] = values.flatten(1).any(-1).numpy()
+    return found

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from torch_softucb.recommend.log.logged_decisions import (
     check_logged_values,
     gather_decisions,
     join_rewards,
+    with_defaults,
 )
 from torch_softucb.recommend.log.manifests import load_durable
 from torch_softucb.recommend.log.segment_reader import by_record, read_chunks
@@ -83,7 +85,10 @@ def read_log(folder: str | os.PathLike[str], *, dim: int | None = None, max_byte
         suffix = "" if dim is None else f" with {dim} features"
         raise ValueError(f"read_log: no decision{suffix} in {folder}; is this the folder of a DecisionLog?")
     check_same_dims(
-        "read_log", [chunk["x"].shape[1] for chunk in decisions], "read each length with read_log(folder, dim=...)"
+        "read_log",
+        [chunk["x"].shape[1] for chunk in decisions],
+        "read each length with read_log(folder, dim=...)",
+        unit="record",
     )
     check_tensor_bytes("read_log", decisions, size, max_bytes)
     ids = np.concatenate([chunk["id"] for chunk in decisions])
@@ -92,44 +97,72 @@ def read_log(folder: str | os.PathLike[str], *, dim: int | None = None, max_byte
     return log
 
 
-def read_decisions(path: str | os.PathLike[str], *, dim: int | None = None, max_bytes: int | None = None) -> LoggedDecisions:
-    """Read decisions from a log or from a Parquet table, and check that they can be learned from.
+class ArrowStream(Protocol):
+    """A table in memory with the Arrow stream protocol: a pandas or polars DataFrame, or a pyarrow Table."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the table as an Arrow stream."""
+
+
+def read_decisions(
+    source: str | os.PathLike[str] | ArrowStream, *, dim: int | None = None, max_bytes: int | None = None
+) -> LoggedDecisions:
+    """Read decisions from a log, a Parquet table or a DataFrame, and check that they can be learned from.
 
     Files are parsed as numbers; nothing in them is executed.
 
     Args:
-        path: the folder of a :class:`DecisionLog`; one of its ``.decisions.parquet`` files, whose rewards are in the
-            ``.rewards.parquet`` files next to it; or any Parquet table with one row per decision and the columns ``x``
-            (list of d numbers), ``arm``, ``propensity``, ``reward`` (null: not arrived) and, where they are known,
-            ``features`` (of all candidates, K lists of d numbers), ``candidates`` (K item ids), ``bandit``, ``position`` and
-            the other columns of :class:`LoggedDecisions`.
+        source: the folder of a :class:`DecisionLog`; one of its ``.decisions.parquet`` files, whose rewards are in the
+            ``.rewards.parquet`` files next to it; or any Parquet file, pandas DataFrame or polars DataFrame with one row per
+            decision and the columns ``x`` (list of d numbers), ``arm``, ``reward`` (null: not arrived) and, where they are
+            known, ``propensity``, ``features`` (of all candidates, K lists of d numbers), ``candidates`` (K item ids),
+            ``bandit``, ``position`` and the other columns of :class:`LoggedDecisions`. Without ``propensity`` the policy
+            can be learned; evaluation then rests on an estimated model of the logging policy.
         dim: for a folder, read only the decisions whose features have this length.
         max_bytes: memory that the tensors may take; by default 40 MB and twice the size of the files.
 
     Raises:
         ValueError: if the file is not a log, or a value is impossible (no rewards, a propensity outside (0, 1], NaN).
         TypeError: if a column has the wrong type.
-        ImportError: if pyarrow is not installed and the path is a Parquet file or a sealed log.
+        ImportError: if pyarrow is not installed and the source is not the folder of a log without sealed files.
 
     Example:
-        >>> import tempfile, pandas as pd
-        >>> rows = {"x": [[1.0, 0.0], [0.0, 1.0]], "arm": [0, 1], "propensity": [0.9, 0.1], "reward": [1.0, 0.0]}
-        >>> path = Path(tempfile.mkdtemp()) / "log.parquet"
-        >>> pd.DataFrame(rows).to_parquet(path)
-        >>> read_decisions(path).propensity
-        tensor([0.9000, 0.1000], dtype=torch.float64)
+        >>> import pandas as pd
+        >>> rows = {"x": [[1.0, 0.0], [0.0, 1.0]], "arm": [0, 1], "propensity": [0.9, 0.1], "reward": [1.0, None]}
+        >>> log = read_decisions(pd.DataFrame(rows))
+        >>> log.propensity, log.reward
+        (tensor([0.9000, 0.1000], dtype=torch.float64), tensor([1., nan], dtype=torch.float64))
     """
-    where, path = "read_decisions", Path(path)
-    if not path.exists():
-        raise ValueError(f"{where}: {path} is not there; give a decision log's folder, or a Parquet file of decisions")
-    if path.name.endswith(".rewards.parquet"):
-        raise ValueError(f"{where}: {path} holds rewards; give the .decisions.parquet file next to it, or the folder")
-    log = read_log(path, dim=dim, max_bytes=max_bytes) if path.is_dir() else _from_file(path, max_bytes)
+    where = "read_decisions"
+    if not isinstance(source, (str, os.PathLike)):
+        where = f"{where}: {type(source).__name__}"
+        log = _from_frame(source, where, max_bytes)
+    else:
+        path = Path(source)
+        if not path.exists():
+            raise ValueError(f"{where}: {path} is not there; give a decision log's folder, or a Parquet file of decisions")
+        if path.name.endswith(".rewards.parquet"):
+            raise ValueError(f"{where}: {path} holds rewards; give the .decisions.parquet file next to it, or the folder")
+        where = f"{where}: {path}"
+        log = read_log(path, dim=dim, max_bytes=max_bytes) if path.is_dir() else _from_file(path, where, max_bytes)
     check_learnable(where, log)
     return log
 
 
-def _from_file(path: Path, max_bytes: int | None) -> LoggedDecisions:
+def _from_frame(frame: object, where: str, max_bytes: int | None) -> LoggedDecisions:
+    if not hasattr(frame, "__arrow_c_stream__"):
+        raise TypeError(
+            f"{where}: a path or a DataFrame is expected, got neither; collect a lazy table first, and turn other tables "
+            "into a pandas or polars DataFrame"
+        )
+    check_pyarrow("read_decisions")
+    from torch_softucb.recommend.log.foreign_table import frame_table, read_table
+
+    columns = read_table(frame_table(where, frame), where=where, needed=("x", "arm", "reward"), max_bytes=max_bytes)
+    return gather_decisions([with_defaults(columns)], columns["reward"])
+
+
+def _from_file(path: Path, where: str, max_bytes: int | None) -> LoggedDecisions:
     check_pyarrow("read_decisions")
     from torch_softucb.recommend.log.foreign_table import read_table
     from torch_softucb.recommend.log.parquet_bytes import check_manifest_beside
@@ -137,12 +170,10 @@ def _from_file(path: Path, max_bytes: int | None) -> LoggedDecisions:
     beside = sorted(path.parent.glob("????????.rewards.parquet")) if path.name.endswith(".decisions.parquet") else []
     for file in {path, *beside}:
         check_manifest_beside(file)
-    needed = ("x", "arm", "propensity", *(["id"] if beside else ["reward"]))
-    columns = read_table(path, needed=needed, max_bytes=max_bytes)
-    rows = len(columns["arm"])
-    absent = {"id": np.arange(rows), "bandit": -1, "context": -1, "position": 0, "beta": np.nan, "version": 0}
-    for name, value in absent.items():
-        columns.setdefault(name, np.broadcast_to(np.asarray(value), (rows,)))
-    rewards = [read_table(file, needed=("id", "reward"), max_bytes=max_bytes) for file in beside]
+    needed = ("x", "arm", *(["id"] if beside else ["reward"]))
+    columns = with_defaults(read_table(path, where=where, needed=needed, max_bytes=max_bytes))
+    rewards = [
+        read_table(file, where=f"read_decisions: {file}", needed=("id", "reward"), max_bytes=max_bytes) for file in beside
+    ]
     reward = join_rewards(columns["id"], rewards) if beside else columns["reward"]
     return gather_decisions([columns], reward)
