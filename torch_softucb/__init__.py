@@ -6,6 +6,7 @@ to D11) are listed in the README.
 
 from torch_softucb import functional
 from torch_softucb.errors import NumericalError, SoftUCBError
+from torch_softucb.from_logs.prior import fit_prior
 from torch_softucb.learning import fit
 from torch_softucb.policies import (
     EXP3,
@@ -29,9 +30,10 @@ from torch_softucb.policies.beta.segment import SegmentBeta
 from torch_softucb.policies.beta.summary import SummaryBeta
 from torch_softucb.policies.decision import Decision
 from torch_softucb.policies.disjoint import DisjointArms
+from torch_softucb.policies.prior import GaussianPrior
 from torch_softucb.policies.rank_merger import RankMerger
 from torch_softucb.policies.serialization import load_policy, save_policy
-from torch_softucb.problems import synthetic_problem
+from torch_softucb.problems import ContextualProblem, contextual_problem, synthetic_problem
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.recommend import SoftUCBHead
 from torch_softucb.simulation.rollout import rollout
@@ -46,9 +48,11 @@ __all__ = [
     "BetaModule",
     "BootstrapThompson",
     "BootstrappedUCB",
+    "ContextualProblem",
     "Decision",
     "DisjointArms",
     "EpsilonGreedy",
+    "GaussianPrior",
     "LinGiro",
     "LinPHE",
     "LinTS",
@@ -65,7 +69,9 @@ __all__ = [
     "SoftUCBPolicy",
     "SummaryBeta",
     "Trajectory",
+    "contextual_problem",
     "fit",
+    "fit_prior",
     "functional",
     "load_policy",
     "rollout",
