@@ -67,7 +67,7 @@ struct ContextualTile : Tile<F, true, MASKED> {
   std::vector<F> table_memory;
   F *table, *of_root;  // of_root: 1 in the columns of root, else 0
   double *u, *w, *L, *x;
-  F unit[LANES], spread[LANES], anchor[LANES];  // of widths, of the offset, of means
+  alignas(64) F unit[LANES], spread[LANES], anchor[LANES];  // of widths, of the offset, of means
   bool sound = true;
 
   ContextualTile(const Block<F> &block, const World<F> &of)

@@ -81,8 +81,9 @@ struct Tile {
   std::vector<F> memory;
   F *X, *means, *allowed, *mu, *w2, *root, *width, *S, *p, *z, *x, *w, *u;  // mu = mu_hat, w2 = width_sq
   F *origin, *rotated, *V, *b, *L, *of_offset;  // for drifting means (the first two) and for forgetting
+  // All arrays are aligned: otherwise the compiler plays the first and last lanes with instructions that round differently.
   // fresh: gamma of the next round (lagged); low, top: largest lower bound and largest index; aux: a count of arms
-  F gamma[LANES], fresh[LANES], best[LANES], beta[LANES], low[LANES], top[LANES], total[LANES], aux[LANES];
+  alignas(64) F gamma[LANES], fresh[LANES], best[LANES], beta[LANES], low[LANES], top[LANES], total[LANES], aux[LANES];
   // reward holds the round's regret until it is written out; r_mu: reward minus mu_hat
   F reward[LANES], r_mu[LANES], term[TERM_COUNT][LANES], drift_rate[LANES], sums[SUM_COUNT][LANES];
   F soft_count[LANES] = {};  // soft number of suboptimal arms, of the smooth coldness

@@ -49,7 +49,7 @@ struct ScaleTile {
   std::vector<const F *> rows;  // features of the arms that were played
   std::vector<double> counts, sums, weighted;  // (K, N) each: plays, rewards, plays times a feature
   double *gram, *A, *diagonal, *off, *zx, *zy, *sum_x, *moment, *v, *p, *pivot, *L, *root, *direction;
-  double n[N], sum_y[N], energy[N], unit[N], mean[N], spread[N], power[N], rho[N], noise[N], offset[N], base[N];
+  alignas(64) double n[N], sum_y[N], energy[N], unit[N], mean[N], spread[N], power[N], rho[N], noise[N], offset[N], base[N];
   double error[N], c[N], a[N], evidence[N], log_det[N];
   bool known[N], gathered = false;
   int64_t lane_of[N];
