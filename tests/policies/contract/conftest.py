@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.policies.cases import ALL, Case
+from tests.policies.cases import ALL, PRIOR, Case
 
 DTYPES = {"f32": torch.float32, "f64": torch.float64}
 BATCHES = {"single": (), "batch": (3,), "grid": (2, 2)}
@@ -30,8 +30,12 @@ def case(name, dtype, batch):
 
 
 def pytest_collection_modifyitems(items):
-    """Leave float32 with two batch dimensions to the long job: what differs there also differs in one of the other cases."""
+    """Leave to the long job what differs only where another case does.
+
+    These are float32 with two batch dimensions and, of policies with a prior, all but float64 with one batch dimension.
+    """
     for item in items:
-        case = getattr(item, "callspec", None)
-        if case is not None and case.params.get("dtype") == "f32" and case.params.get("batch") == "grid":
+        given = getattr(getattr(item, "callspec", None), "params", {})
+        kept = (given.get("dtype"), given.get("batch"))
+        if kept == ("f32", "grid") or (given.get("name") in PRIOR and None not in kept and kept != ("f64", "batch")):
             item.add_marker(pytest.mark.long)
