@@ -114,8 +114,6 @@ def test_algorithm_3_runs_without_lightning(compile):
 class Worlds(EpisodeDataModule):
     """A family of worlds: another one, with another horizon, per step."""
 
-    trajectories, num_steps, eval_batches, eval_trajectories, seed = 16, 2, 1, 16, 0
-
     def episode(self, stage, number, count):
         name = list(itertools.islice(itertools.cycle(WORLDS), number + 1))[-1]
         return Episode(world_of(name, count), 10 + number, 20 + number, horizon=8 + number)
@@ -124,7 +122,7 @@ class Worlds(EpisodeDataModule):
 def test_a_beta_module_is_learned_for_a_family_of_worlds(fit):
     model = SoftUCBMeta()
     before = [parameter.detach().clone() for parameter in model.parameters()]
-    trainer = fit(model, Worlds(), max_epochs=1)
+    trainer = fit(model, Worlds(trajectories=16, num_steps=2, eval_trajectories=16), max_epochs=1)
     assert trainer.global_step == 2
     assert not all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
     assert math.isfinite(float(trainer.logged_metrics["family/regret"]))
