@@ -38,53 +38,53 @@ from torch_softucb.problems import load_movielens
 from torch_softucb.problems.movielens import film_ids
 
 UNITS = {"share": (1.0, 0.0), "stars": (4.0, 1.0), "cents": (400.0, 100.0)}  # factor and offset of ratings in [0, 1]
-Results = dict[str, tuple[Tensor, float | None]]
+Results = dict[str, tuple[Tensor, float | None]]  # regret (rounds, trajectories) of each policy, and its tuned number
 
 
-def run_new_users(args: argparse.Namespace, folder: Path, console: Console) -> Results:
+def run_new_users(args: argparse.Namespace, folder: Path, console: Console) -> dict[str, Results]:
     """Compare all policies on new users."""
     unit, low = UNITS[args.unit]
     sizes = {"rounds": args.rounds, "candidates": args.candidates, "delay": args.delay, "epochs": args.epochs}
     scenario = new_users(load_movielens(folder), **sizes, seed=args.seed, unit=unit, low=low)
     known, new = len(scenario.known), scenario.world.batch_shape[0]
-    console.print(f"{known} known users, {new} new ones, {scenario.world.num_arms} films; {scenario.setting.prior}")
-    with Progress(console=console) as progress:
+    console.print(f"{known} known users, {new} new ones, {scenario.world.num_arms} films")
+    with Progress(console=console, transient=True) as progress:
         task = progress.add_task("Tuning on known users", total=9)
         results = compare(scenario, lambda name: progress.advance(task))
     if args.journal:
         decisions = serve(scenario, args.journal, rounds=min(args.rounds, 20))
         console.print(f"Served {decisions} decisions of 'auto, prior' through SoftUCBHead; log: {args.journal}")
-    return {name: (regret / unit, chosen) for name, (regret, chosen) in results.items()}
+    return {"new users": {name: (regret / unit, chosen) for name, (regret, chosen) in results.items()}}
 
 
-def run_cold_items(args: argparse.Namespace, folder: Path, console: Console) -> Results:
+def run_cold_items(args: argparse.Namespace, folder: Path, console: Console) -> dict[str, Results]:
     """Compare policies with a prior on films that have no ratings yet."""
-    data, facts, results = load_movielens(folder), load_facts(folder), {}
+    data, facts, panels = load_movielens(folder), load_facts(folder), {}
     for mixed in (False, True):
         cold = cold_items(data, facts, film_ids(folder), Sizes(mixed=mixed, trajectories=args.histories))
         setting = Setting(cold.world.dim, args.requests, cold.prior, cold.tuning, cold.tuning_prior, args.seed)
         name = "old and new films" if mixed else "new films only"
-        for row, (policy, chosen) in prior_rows(setting).items():
-            results[f"{row} ({name})"] = (play(policy, cold.world, args.requests, args.seed), chosen)
+        panels[name] = {
+            row: (play(policy, cold.world, args.requests, args.seed), chosen)
+            for row, (policy, chosen) in prior_rows(setting).items()
+        }
         console.print(f"{name}: {cold.world.num_arms} films, {cold.world.slots} candidates per request")
-    return results
+    return panels
 
 
-def table(results: Results, scenario: str) -> Table:
-    """Return the final regret of each policy, and its ratio to greedy with and without the prior."""
-    per = "user" if scenario == "new-users" else "history of requests"
-    shown = Table("policy", title=f"Regret per {per} (lower is better)")
-    for column in ("regret", "standard error", "tuned", "over greedy", "difference, 95%"):
+def table(title: str, results: Results) -> Table:
+    """Return the final regret of each policy, compared with greedy with or without the prior."""
+    shown = Table("policy", title=title, caption="in brackets: standard errors; +-: 95% intervals")
+    for column in ("regret", "tuned", "over greedy", "minus greedy"):
         shown.add_column(column, justify="right")
     for name, (regret, chosen) in results.items():
         total = regret.double().sum(0)
-        greedy = f"greedy, prior ({name.split(' (')[1]}" if " (" in name else "greedy, prior" if "prior" in name else "greedy"
-        other = results[greedy][0].double().sum(0)
+        other = results["greedy, prior" if "prior" in name else "greedy"][0].double().sum(0)
         error, difference = float(total.std()) / len(total) ** 0.5, total - other
         band = 1.96 * float(difference.std()) / len(total) ** 0.5
         number = "" if chosen is None else f"{chosen:.3g}"
         ratio = f"{total.mean() / other.mean():.3f}"
-        shown.add_row(name, f"{total.mean():.2f}", f"{error:.2f}", number, ratio, f"{difference.mean():+.2f} +- {band:.2f}")
+        shown.add_row(name, f"{total.mean():.2f} ({error:.2f})", number, ratio, f"{difference.mean():+.2f} +- {band:.2f}")
     return shown
 
 
@@ -107,22 +107,25 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def main(argv: list[str] | None = None) -> Results:
-    """Run the comparison; return regret and tuned number of each policy."""
+def main(argv: list[str] | None = None) -> dict[str, Results]:
+    """Run the comparison; return the results of each panel of the plot."""
     args, console = parse(argv), Console()
     path = Path(os.environ.get("SOFTUCB_DATA", ".")) / args.data
     folder = path if path.exists() else Path(args.data)
     torch.set_num_threads(2)
-    run = run_new_users if args.scenario == "new-users" else run_cold_items
-    results = run(args, folder, console)
-    console.print(table(results, args.scenario))
+    if args.scenario == "new-users":
+        panels, per = run_new_users(args, folder, console), f"user after {args.rounds} recommendations"
+    else:
+        panels, per = run_cold_items(args, folder, console), f"history of {args.requests} requests"
     runs = args.log_dir / f"version_{len([*args.log_dir.glob('version_*')])}"
-    write_runs(results, runs, SummaryWriter)
+    for name, results in panels.items():
+        console.print(table(f"{name}: regret per {per}", results))
+        write_runs(results, runs / name.replace(" ", "_"), SummaryWriter)
     args.out.mkdir(parents=True, exist_ok=True)
-    draw(results, f"{args.data}, {args.scenario}: mean and 95% band", args.out / "recommend.png")
+    draw({f"{args.data}, {name}": results for name, results in panels.items()}, args.out / "recommend.png")
     console.print(f"Plot: {args.out / 'recommend.png'}")
     console.print(f"Dashboard: .venv/bin/tensorboard --logdir {runs}", soft_wrap=True)
-    return results
+    return panels
 
 
 if __name__ == "__main__":

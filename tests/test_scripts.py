@@ -50,10 +50,9 @@ def test_help_helps(capsys):
 def test_recommend(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recommend = _load(ROOT / "scripts" / "recommend.py")
-    monkeypatch.setattr(recommend, "SIMULATIONS", 2)
     small = ["--rounds", "4", "--epochs", "1", "--candidates", "6", "--delay", "1", "--journal", "log", "--out", "plots"]
-    results = recommend.main(small)
-    assert len(results) == 8
+    results = recommend.main(small)["new users"]
+    assert len(results) == 15
     assert all(regret.shape == (4, 472) and (regret >= 0).all() for regret, _ in results.values())
     shown = capsys.readouterr().out
     assert "SoftUCB, learned beta" in shown
@@ -61,7 +60,19 @@ def test_recommend(tmp_path, capsys, monkeypatch):
     log = read_log(tmp_path / "log")
     assert len(log.id) == 4 * 472
     assert len(log.rewarded.id) == 3 * 472
-    assert len([*tmp_path.glob("lightning_logs/recommend/version_0/*/events*")]) == 8
+    assert len([*tmp_path.glob("lightning_logs/recommend/version_0/new_users/*/events*")]) == 15
+
+
+@pytest.mark.skipif("SOFTUCB_DATA" not in os.environ, reason="SOFTUCB_DATA is not set: no MovieLens")
+def test_recommend_new_films(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = ["--scenario", "cold-items", "--requests", "6", "--histories", "8", "--out", "plots"]
+    panels = _load(ROOT / "scripts" / "recommend.py").main(small)
+    assert [*panels] == ["new films only", "old and new films"]
+    for results in panels.values():
+        assert all(regret.shape == (6, 8) and (regret >= 0).all() for regret, _ in results.values())
+    assert "regret per history of 6 requests" in capsys.readouterr().out
+    assert (tmp_path / "plots" / "recommend.png").stat().st_size > 10_000
 
 
 def test_the_readmes_recommender_runs_as_printed_and_is_short(tmp_path, monkeypatch):
