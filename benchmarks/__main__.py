@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
-from benchmarks import decision, recommend, rollout, scaling
+from benchmarks import changing, decision, recommend, rollout, scaling
 from benchmarks.measure import Limit, Peers
 
-PARTS = ("rollout", "decision", "recommend", "scaling", "processes")
+PARTS = ("rollout", "changing", "decision", "recommend", "scaling", "processes")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -55,6 +55,8 @@ def main(argv: list[str] | None = None) -> None:
         if "rollout" in args.only:
             result["rollout"] = rollout.run(limit, peers, args.batch, args.repeats, quick=args.quick)
             rollout.plot(result["rollout"], args.out / "rounds.png")
+    if "changing" in args.only:
+        result["changing"] = changing.run(args.repeats, quick=args.quick)
     if "decision" in args.only:
         result["decision"] = decision.run(peers, args.repeats, quick=args.quick)
     peers.close()
