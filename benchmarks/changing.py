@@ -52,4 +52,7 @@ def run(repeats: int, *, quick: bool) -> dict[str, Any]:
     memory = float(found.stdout)
     numbers = batch * (D * D + K) * 8 / 2**20
     print(f"Peak memory of 16 rounds: {memory:.1f} MB; B (d^2 + K) float64 numbers take {numbers:.1f} MB")
-    return {"rounds": [dict(zip(("what", "ns", "to_fixed", "to_eager"), row, strict=True)) for row in rows], "memory_mb": memory}
+    return {
+        "rounds": [dict(zip(("what", "ns", "to_fixed", "to_eager"), row, strict=True)) for row in rows],
+        "memory_mb": memory,
+    }

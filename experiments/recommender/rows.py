@@ -78,7 +78,7 @@ def learned(setting: Setting, use_prior: bool) -> Tuned:
         horizon=setting.horizon,
         estimator="trajectory",
         steps=BUDGET,
-        trajectories=min(TRAJECTORIES, setting.tuning.batch_shape[0] // 8 * 8),
+        trajectories=max(8, min(TRAJECTORIES, setting.tuning.batch_shape[0] // 8 * 8)),
         seed=setting.seed,
         compile="native",
     )
