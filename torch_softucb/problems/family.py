@@ -118,7 +118,7 @@ class Family:
             num_arms = dim = min(num_arms, max(2, round(self.dim[1])))
         items = math.ceil(num_arms * _log_uniform(self.pool, of_pool)) if changes else 0
         if features == "one_hot" and changes:  # as many items as features, of which some are offered
-            num_arms, items = max(1, num_arms * dim // items), dim
+            num_arms, items = max(2, num_arms * dim // items), dim
         misfit = 0.0 if isinstance(self.misfit, float) or of_misfit < 0.5 else _log_uniform(self.misfit, 2 * of_misfit - 1)
         return Member(
             num_arms=num_arms,
