@@ -20,7 +20,7 @@ torch.set_num_threads(1)
 def play(batch):
     items = torch.randn({items}, {d})
     world = contextual_problem(items, theta=torch.randn(batch, {d}), candidates={k})
-    rollout(SoftUCBPolicy({d}), world, horizon=16, compile="native", record_every=None)
+    rollout(SoftUCBPolicy({d}), world, horizon=16, compile="native")
 play(8)
 before = peak()
 play({batch})
