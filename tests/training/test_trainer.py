@@ -2,8 +2,10 @@
 
 import lightning as L
 import pytest
+import torch
 from lightning.pytorch.loggers import TensorBoardLogger
 
+from torch_softucb import synthetic_problem
 from torch_softucb.training import AtomicCheckpointIO, Dashboard, SoftUCBMeta, SoftUCBOffline, trainer_for
 from torch_softucb.training.trainer import run_folder, summary
 
@@ -32,3 +34,25 @@ def test_the_summary_compares_with_every_baseline(fit, tiny):
 def test_the_dashboard_refuses_modules_whose_curves_it_does_not_know(fit, tiny):
     with pytest.raises(TypeError, match="Dashboard: expected SoftUCBOffline or SoftUCBOnline, got SoftUCBMeta"):
         fit(SoftUCBMeta(), tiny(), callbacks=[Dashboard()], logger=False)
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda p: p, lambda p: [p, p], lambda p: iter([p, p])], ids=["problem", "list", "iterator"]
+)
+def test_problems_are_served_without_a_data_module(wrap, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    problem = synthetic_problem(num_problems=4, num_arms=5, dim=3)
+    model = SoftUCBOffline(dim=3, horizon=5)
+    trainer = trainer_for(limit_train_batches=2, enable_progress_bar=False)
+    trainer.fit(model, wrap(problem))
+    assert trainer.global_step == 2
+
+
+def test_wrong_batches_are_refused_with_the_right_call(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    problem = synthetic_problem(num_problems=4, num_arms=5, dim=3)
+    trainer = trainer_for(enable_progress_bar=False)
+    with pytest.raises(TypeError, match=r"a batch must be a BanditProblem or an Episode, got Tensor; use trainer\.fit"):
+        trainer.fit(SoftUCBOffline(dim=3, horizon=5), [problem, torch.ones(3)])
+    with pytest.raises(ValueError, match=r"means of shape \(B, K\)"):
+        trainer.fit(SoftUCBOffline(dim=3, horizon=5), [problem[0]])

@@ -2,17 +2,23 @@
 
 import logging
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
+from torch.utils.data import DataLoader
 
 from torch_softucb.checks import check_integer
+from torch_softucb.learning.episode import Episode
+from torch_softucb.problems.base import BanditProblem
+from torch_softucb.training.batches import as_episode
 from torch_softucb.training.checkpoint import AtomicCheckpointIO
 from torch_softucb.training.dashboard import Dashboard
 from torch_softucb.training.module import SoftUCBModule
+from torch_softucb.training.problem_data import ProblemDataModule
 from torch_softucb.training.runs import Run, RunGuard
 from torch_softucb.training.tags import BASELINES
 
@@ -22,13 +28,44 @@ def trainer_for(
 ) -> L.Trainer:
     """Build a Lightning trainer with this project's logger, dashboard, checkpoints and progress bar.
 
+    Its ``fit`` also takes a :class:`~torch_softucb.BanditProblem`, which :class:`ProblemDataModule` then serves, or a finite
+    iterable of batches of problems, one per step.
+
     Args:
         log_dir: folder of the TensorBoard runs.
         run: run of :func:`last_run` to continue in its folder; pass ``ckpt_path=run.checkpoint`` to ``fit``.
         checkpoint_every: training steps between two checkpoints.
         **trainer_kwargs: arguments of :class:`lightning.Trainer` that replace the defaults.
     """
-    return L.Trainer(**(trainer_defaults(str(log_dir), run=run, checkpoint_every=checkpoint_every) | trainer_kwargs))
+    return _Trainer(**(trainer_defaults(str(log_dir), run=run, checkpoint_every=checkpoint_every) | trainer_kwargs))
+
+
+class _Trainer(L.Trainer):
+    """A trainer that also takes problems where Lightning takes loaders."""
+
+    def fit(self, model: L.LightningModule, train_dataloaders: Any = None, *args: Any, **kwargs: Any) -> None:
+        """Train on a data module, a loader, a problem or a list of problems; the other arguments are Lightning's."""
+        super().fit(model, served(train_dataloaders), *args, **kwargs)
+
+
+def served(data: Any) -> Any:
+    """Return problems as something that Lightning can load; everything else is returned as it is.
+
+    Example:
+        >>> from torch_softucb import synthetic_problem
+        >>> type(served(synthetic_problem(num_problems=4))).__name__
+        'ProblemDataModule'
+        >>> len(served([synthetic_problem(num_problems=4)] * 3))
+        3
+    """
+    if isinstance(data, BanditProblem):
+        return ProblemDataModule(problem=data)
+    batches = list(data) if isinstance(data, Iterator | list | tuple) else []
+    if any(isinstance(batch, BanditProblem | Episode) for batch in batches):
+        for number, batch in enumerate(batches):
+            as_episode("Trainer.fit", batch, "train", number=number)
+        return DataLoader(batches, batch_size=None)  # type: ignore[arg-type]  # a list is a dataset
+    return batches if isinstance(data, Iterator) else data
 
 
 def trainer_defaults(log_dir: str, *, run: Run | None = None, checkpoint_every: int = 1) -> dict[str, Any]:
