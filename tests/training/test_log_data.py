@@ -1,5 +1,7 @@
 """Training on a decision log: the command line and Python agree, stages draw different problems of one posterior."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 import torch
@@ -7,7 +9,7 @@ import torch
 from tests.from_logs.cases import random_log
 from torch_softucb.cli import main
 from torch_softucb.problems import ContextualProblem
-from torch_softucb.training import LogDataModule, SoftUCBOffline
+from torch_softucb.training import LogDataModule, SoftUCBOffline, SoftUCBOnline
 
 SIZES = {"trajectories": 8, "num_steps": 2, "eval_trajectories": 4}
 
@@ -48,7 +50,33 @@ def test_the_command_line_trains_on_a_log_as_python_does(path, tmp_path, monkeyp
     assert trainer.callback_metrics["validation/soft_ucb"].isfinite()
 
 
+def test_a_prior_is_fitted_and_every_policy_starts_from_it(path, fit):
+    data = LogDataModule(path=path, prior="fit", delay=[0.5, 0.25], **SIZES)
+    assert data.prior.dim == 3
+    assert data.posterior.offset == data.prior.offset
+    episode = data.episode("train", 0, 8)
+    assert episode.start is data.prior
+    assert episode.problem.delay.tolist() == [0.5, 0.25]
+    model = SoftUCBOffline(dim=3, horizon=6, coldness="smooth")
+    trainer = fit(model, data)
+    assert trainer.callback_metrics["validation/soft_ucb"].isfinite()
+    with_prior, without = (e.play(model.policy, horizon=6).regret for e in (episode, replace(episode, start=None)))
+    assert not with_prior.equal(without)
+    assert LogDataModule(path=path, **SIZES).episode("train", 0, 8).start is None
+
+
+def test_the_online_trainer_starts_from_the_prior_too(path, fit):
+    data = LogDataModule(path=path, prior="fit", **{**SIZES, "one_episode": True})
+    model = SoftUCBOnline(num_trajectories=8, dim=3, horizon=4, rounds_per_step=2)
+    fit(model, data)
+    assert model.simulation is None or model.simulation._player.prior == data.prior
+
+
 def test_bad_input_is_named(path, tmp_path):
+    with pytest.raises(ValueError, match="LogDataModule: prior must be"):
+        LogDataModule(path=path, prior="guess", **SIZES)
+    with pytest.raises(ValueError, match="LogDataModule: delay must be in"):
+        LogDataModule(path=path, delay=[-1.0], **SIZES)
     with pytest.raises(ValueError, match="LogDataModule: noise must be"):
         LogDataModule(path=path, noise="cauchy", **SIZES)
     with pytest.raises(ValueError, match="nothing is not there"):

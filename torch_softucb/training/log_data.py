@@ -1,14 +1,17 @@
 """Data module of a decision log: problems drawn from its posterior."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
-from torch_softucb.checks import check_choice, check_integer
+from torch_softucb.checks import check_choice, check_integer, check_number
 from torch_softucb.from_logs.posterior import fit_posterior
+from torch_softucb.from_logs.prior import fit_prior
 from torch_softucb.from_logs.source import log_data
 from torch_softucb.from_logs.worlds import NOISES
-from torch_softucb.learning.episode import stage_seed
+from torch_softucb.learning.episode import Episode, stage_seed
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.recommend import read_decisions
 from torch_softucb.training.data import EpisodeDataModule
@@ -26,13 +29,16 @@ class LogDataModule(EpisodeDataModule):
         stream: read Parquet files in batches, for a folder of files that is larger than memory.
         per_user: one theta per bandit id of the log; False takes all decisions as those of one bandit.
         noise: noise of the rewards, ``gaussian`` or ``empirical``, drawn from the residuals of the log.
-        delay: number of rounds by which rewards are late.
+        delay: number of rounds by which rewards are late, or the probabilities of 0, 1, ... rounds.
+        prior: ``fit`` fits a prior to the users of the log (:func:`~torch_softucb.fit_prior`), from which all trajectories
+            start. Give :attr:`prior` to the policy that you deploy, too. By default theta starts at 0.
         num_arms: candidates per round if the log does not contain any.
         **sizes: ``trajectories``, ``num_steps``, ``eval_trajectories``, ``one_episode`` and ``seed`` of
             :class:`EpisodeDataModule`.
 
     Attributes:
         posterior: posterior of the log.
+        prior: prior that trajectories start from; None if there is none.
     """
 
     def __init__(
@@ -42,16 +48,21 @@ class LogDataModule(EpisodeDataModule):
         stream: bool = False,
         per_user: bool = True,
         noise: str = "gaussian",
-        delay: int = 0,
+        delay: int | list[float] = 0,
+        prior: Literal["fit"] | None = None,
         num_arms: int = 50,
         **sizes: Any,
     ) -> None:
         super().__init__(**sizes)
         where = "LogDataModule"
         check_choice(where, "noise", noise, NOISES)
-        self.noise, self.delay = noise, check_integer(where, "delay", delay, low=0)
+        self.noise, self.delay = noise, _delay(where, delay)
+        if prior is not None:
+            check_choice(where, "prior", prior, ("fit",))
         data = log_data(path if stream else read_decisions(path), per_user=per_user, engine="local", seed=self.seed)
-        self.posterior = fit_posterior(data.summary(), num_arms=check_integer(where, "num_arms", num_arms, low=1))
+        num_arms, summary = check_integer(where, "num_arms", num_arms, low=1), data.summary()
+        self.prior = None if prior is None else fit_prior(summary.sums)
+        self.posterior = fit_posterior(summary, num_arms=num_arms, prior=self.prior)
         self.dim = self.posterior.dim
         self.save_hyperparameters()
 
@@ -60,3 +71,14 @@ class LogDataModule(EpisodeDataModule):
         generator = torch.Generator().manual_seed(stage_seed(self.seed, stage, "problem", number))
         drawn = self.posterior.draw(first + count, generator=generator, noise=self.noise, delay=self.delay)
         return drawn[first:]
+
+    def episode(self, stage: str, number: int, count: int) -> Episode:
+        """Return this process's share of a batch, which starts from the prior if there is one."""
+        return replace(super().episode(stage, number, count), start=self.prior)
+
+
+def _delay(where: str, delay: int | list[float]) -> int | Tensor:
+    """Return the delay as the posterior takes it."""
+    if not isinstance(delay, list | tuple):
+        return check_integer(where, "delay", delay, low=0)
+    return torch.tensor([check_number(where, "delay", each, low=0.0) for each in delay], dtype=torch.float64)

@@ -161,6 +161,7 @@ class SoftUCBOnline(SoftUCBModule):
                 episode.problem,
                 generator=action,
                 noise_generator=noise,
+                start=episode.start,
                 gradient=True,
                 discount=episode.discount,
                 compile=self.compile_rounds,
