@@ -14,7 +14,8 @@ policy may have made the decisions.
 2. Learn beta on problems drawn from that posterior, each started from scratch and played for HORIZON rounds.
 3. Estimate the gain, by simulation and by off-policy evaluation on decisions that it did not learn from.
 
-Writes policy.safetensors, report.md and regret.png.
+Writes policy.safetensors (the learned SoftUCB), recommended.safetensors (what the report recommends to deploy: greedy, tuned
+LinUCB or the same SoftUCB), report.md and regret.png. load_policy reads both, with the statistics of the whole log.
 """
 
 import argparse
@@ -29,12 +30,20 @@ from torch_softucb import NumericalError, synthetic_problem
 from torch_softucb.from_logs import LearnedFromLog, learn_from_log
 from torch_softucb.from_logs.evaluate import mean_interval
 from torch_softucb.from_logs.learn import LEARNS
-from torch_softucb.from_logs.report import log_report, recommendation, regret_by_beta
+from torch_softucb.from_logs.report import log_report, recommendation, recommended, regret_by_beta
 from torch_softucb.from_logs.stream import ENGINES
 from torch_softucb.from_logs.synthetic_log import epsilon_greedy_log
 from torch_softucb.from_logs.worlds import NOISES
 from torch_softucb.policies.serialization import save_policy
 from torch_softucb.recommend import JournalError, read_decisions
+
+DELAY_HELP = (
+    "rounds by which rewards are late in simulated worlds, or the probabilities of 0, 1, ... rounds: 0.5,0.3 (default 0)"
+)
+
+
+def _delay(text: str) -> int | torch.Tensor:
+    return torch.tensor([float(part) for part in text.split(",")], dtype=torch.float64) if "," in text else int(text)
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -58,6 +67,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--noise", choices=NOISES, default="gaussian", help="noise of simulated worlds (default %(default)s)"
     )
+    parser.add_argument("--delay", type=_delay, default=0, help=DELAY_HELP)
     parser.add_argument("--stream", action="store_true", help="read Parquet files in batches; for logs larger than memory")
     parser.add_argument("--engine", choices=ENGINES, default="local", help="how --stream reads files (default local)")
     parser.add_argument("--eager", action="store_true", help="do not use the C++ kernel")
@@ -93,6 +103,7 @@ def learn(args: argparse.Namespace) -> LearnedFromLog:
             per_user=not args.shared,
             prior="fit" if args.fit_prior else None,
             noise=args.noise,
+            delay=args.delay,
             engine=args.engine,
             progress=progress,
         )
@@ -104,7 +115,8 @@ def summary(result: LearnedFromLog) -> str:
         mean = mean_interval(regret)
         lines.append(f"Regret over {result.horizon} rounds, {name}: {mean.value:.4g} ({mean.low:.4g} to {mean.high:.4g})")
     if result.value is None:
-        lines.append("Off-policy evaluation: not possible, the log does not say what was on offer")
+        missing = "propensities" if result.posterior.offered.known else "candidates"
+        lines.append(f"Off-policy evaluation: not possible, the log has no {missing}")
     else:
         gain = result.value.gain
         note = "" if result.value.estimated is None else "; propensities estimated, not logged"
@@ -126,14 +138,16 @@ def main(argv: list[str] | None = None) -> LearnedFromLog:
             console.print(f"Log: {args.log}, of an epsilon-greedy policy on a random problem", soft_wrap=True)
         result = learn(args)
         args.out.mkdir(parents=True, exist_ok=True)
-        save_policy(args.out / "policy.safetensors", result.policy, notes={"horizon": result.horizon, "log": args.log.name})
+        notes = {"horizon": result.horizon, "log": args.log.name}
+        save_policy(args.out / "policy.safetensors", result.policy, notes=notes)
+        save_policy(args.out / "recommended.safetensors", recommended(result), notes=notes)
         regret_by_beta(result).savefig(args.out / "regret.png", dpi=120)
         (args.out / "report.md").write_text(log_report(result, source=f"`{args.log.name}`"))
-    except (ValueError, TypeError, OSError, NumericalError, JournalError) as error:
+    except (ValueError, TypeError, OSError, OverflowError, ImportError, NumericalError, JournalError) as error:
         print(f"learn_from_log: {error}", file=sys.stderr)
         raise SystemExit(2) from error
     console.print(summary(result), highlight=False)
-    for name in ("policy.safetensors", "report.md", "regret.png"):
+    for name in ("policy.safetensors", "recommended.safetensors", "report.md", "regret.png"):
         console.print(f"Written: {args.out / name}", soft_wrap=True)
     return result
 

@@ -8,6 +8,7 @@ from tests.from_logs.test_summary import write
 from torch_softucb.from_logs import fit_prior
 from torch_softucb.from_logs.evaluate import split_log
 from torch_softucb.from_logs.pipeline import GREEDY, LEARNED, TUNED, learn_from_log
+from torch_softucb.from_logs.report import log_report
 from torch_softucb.from_logs.summary import summary_in_memory
 
 TINY = {"horizon": 20, "steps": 3, "trajectories": 8, "problems": 16, "compile": False}
@@ -87,6 +88,29 @@ def test_greedy_and_tuned_linucb_are_compared(seeded):
     assert [*result.regret] == [LEARNED, GREEDY, TUNED, "LinUCB, Eq. 5", "LinUCB, same beta"]
     assert result.regret[TUNED].equal(result.curve[result.tuned_beta][1])
     assert result.tuned_beta in result.curve
+
+
+def test_streamed_files_without_propensities_are_learned_from_and_not_evaluated(tmp_path, seeded):
+    log, _ = random_log(300, 5, 3, seeded)
+    write(log, tmp_path / "log", leave_out=("propensity",))
+    result = learn_from_log(tmp_path / "log", **TINY)
+    assert result.value is None
+    assert "the files have no propensities" in log_report(result, source="a test")
+
+
+def test_an_offset_that_the_features_cannot_express_is_reported(seeded):
+    log, _ = random_log(300, 5, 3, seeded)
+    with pytest.warns(UserWarning, match=r"add a constant feature, or use prior='fit'"):
+        result = learn_from_log(log._replace(reward=log.reward + 4), **TINY)
+    assert "**Do not trust what follows**" in log_report(result, source="a test")
+
+
+def test_ids_that_are_no_rows_are_refused_before_anything_is_learned(seeded):
+    log, _ = random_log(300, 5, 3, seeded, bandits=3)
+    stages = []
+    with pytest.raises(ValueError, match="bandit ids must be rows"):
+        learn_from_log(log._replace(bandit=log.bandit * 10**9), **TINY, progress=lambda stage, _: stages.append(stage))
+    assert not stages
 
 
 def test_one_model_for_all_users(seeded):

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from tests.from_logs.cases import make_log, random_log
+from torch_softucb import LinUCB
 from torch_softucb.from_logs.pipeline import GREEDY, LEARNED, TUNED, learn_from_log
-from torch_softucb.from_logs.report import log_report, recommendation, regret_by_beta
+from torch_softucb.from_logs.report import log_report, recommendation, recommended, regret_by_beta
 
 TINY = {"horizon": 20, "steps": 3, "trajectories": 8, "problems": 16, "compile": False}
 
@@ -73,7 +74,7 @@ def test_the_figure_shows_both_policies_the_learned_beta_and_eq_5(seeded):
         (1.0, 2.0, 1.0, "Deploy the learned SoftUCB: exploration is worth a reward of 1 (1 to 1) over 20 rounds more"),
         (2.0, 2.0, 1.0, "Deploy LinUCB with beta .*: exploration is worth a reward of 1"),
         (2.0, 2.0, 2.0, "Deploy the greedy policy: exploration adds nothing significant, 0"),
-        (1.0, 0.5, 1.0, "Deploy the greedy policy: exploration adds nothing significant, -0.5"),
+        (1.0, 0.5, 1.0, "Deploy the greedy policy: exploration costs more than it earns, -0.5"),
     ],
 )
 def test_the_recommendation_follows_the_regrets(learned, greedy, tuned, sentence, seeded):
@@ -82,11 +83,21 @@ def test_the_recommendation_follows_the_regrets(learned, greedy, tuned, sentence
     levels = {LEARNED: learned, GREEDY: greedy, TUNED: tuned}
     result = result._replace(regret={name: torch.full((16,), level).double() for name, level in levels.items()})
     assert re.match(sentence.replace("(", r"\(").replace(")", r"\)"), recommendation(result))
-    for low, high, proof in ((0.1, 0.2, "beats"), (-0.2, -0.1, "does worse than"), (-0.1, 0.1, "is not shown to beat")):
+    for low, high, proof in ((0.1, 0.2, "beats"), (-0.1, 0.1, "is not shown to beat")):
         gain = result.value.model_gain._replace(low=torch.tensor(low), high=torch.tensor(high))
         changed = result._replace(value=result.value._replace(model_gain=gain))
         assert f"with the learned model {proof} what was logged" in recommendation(changed)
-    assert recommendation(result._replace(value=None)).endswith("is not known without candidates.")
+    gain = result.value.model_gain._replace(low=torch.tensor(-0.2), high=torch.tensor(-0.1))
+    worse = recommendation(result._replace(value=result.value._replace(model_gain=gain)))
+    assert worse.startswith("Keep the logging policy: the greedy policy with the learned model does worse")
+    assert recommendation(result._replace(value=None)).endswith("is not known without off-policy evaluation.")
+    policy = recommended(result)
+    if "SoftUCB" in sentence:
+        assert policy is result.policy
+    else:
+        assert type(policy) is LinUCB
+        assert policy.fixed_beta == (result.tuned_beta if "LinUCB" in sentence else 0.0)
+    assert policy.state.num_observations == result.policy.state.num_observations > 0
 
 
 def test_greedy_has_its_rows(seeded):

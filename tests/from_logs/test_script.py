@@ -58,7 +58,7 @@ def test_a_table_that_does_not_say_what_was_on_offer(script, tmp_path, capsys, s
     pd.DataFrame(rows).to_parquet(tmp_path / "log.parquet")
     found = script.main([str(tmp_path / "log.parquet"), "--out", str(tmp_path), "--num-arms", "5", *TINY])
     assert found.value is None
-    assert "not possible, the log does not say what was on offer" in capsys.readouterr().out
+    assert "not possible, the log has no candidates" in capsys.readouterr().out
     report = (tmp_path / "report.md").read_text()
     assert "199 decisions (1 without a reward are left out)" in report
     assert "5 rows of x drawn at random" in report

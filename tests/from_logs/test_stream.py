@@ -104,3 +104,11 @@ def test_a_batch_is_as_a_log_in_memory(tmp_path):
     (batch,) = part_batches("f", part)
     assert batch.log.features.squeeze(-1).tolist() == [[0, 3], [1, 4]]
     assert batch.log.x.dtype == torch.double
+
+
+def test_files_with_other_columns_are_named(tmp_path):
+    write(tmp_path)
+    rows = {"x": [[1.0]], "arm": [0], "reward": [1.0]}
+    pq.write_table(pa.table(rows), tmp_path / "9.parquet")
+    with pytest.raises(ValueError, match=r"the same columns, got .* in .*0\.parquet and arm, reward, x in .*9\.parquet"):
+        log_parts("f", tmp_path)

@@ -40,6 +40,13 @@ def test_one_pass_equals_memory(bandits, tmp_path, monkeypatch, seeded):
     _close(evaluate_stream(policy, tmp_path / "log", posterior=past, share=(0.5, 1)), want)
 
 
+def test_all_decisions_as_those_of_one_bandit(tmp_path, seeded):
+    log, _ = random_log(200, 5, 3, seeded, bandits=3)
+    write(log, tmp_path / "log")
+    policy, past, want = _policy(log._replace(bandit=torch.full_like(log.bandit, -1)))
+    _close(evaluate_stream(policy, tmp_path / "log", posterior=past, share=(0.5, 1), per_bandit=False), want)
+
+
 def test_candidates_by_id_take_the_features_of_the_whole_log(tmp_path, monkeypatch, seeded):
     monkeypatch.setattr(stream, "_ROWS", 13)
     log, _ = random_log(200, 4, 2, seeded)

@@ -1,5 +1,6 @@
 """From a decision log to a learned policy and an estimate of its gain, in one call."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_choice, check_integer
+from torch_softucb.from_logs._checks import check_dense_ids
 from torch_softucb.from_logs.evaluate import LogValue, greedy_of, start_of, warm_start
 from torch_softucb.from_logs.learn import learn_beta
 from torch_softucb.from_logs.posterior import ProblemPosterior, fit_posterior, radius
@@ -26,6 +28,7 @@ from torch_softucb.rng import mixed_seed
 LEARNED = "SoftUCB, learned beta"
 GREEDY = "greedy"
 TUNED = "LinUCB, best fixed beta"
+MISFIT = -0.05  # share of the variance below which x . theta predicts worse than the mean reward does
 _TUNING = 1  # mixed into the seed of the problems that LinUCB is tuned on
 _GRID = (1 / 8, 1 / 4, 1 / 2, 2**-0.5, 2**0.5, 2, 4, 8)  # multiples of the learned beta in the regret curve
 
@@ -48,7 +51,8 @@ class LearnedFromLog(NamedTuple):
             the candidate sets are unknown.
         earlier_beta: beta of the policy behind ``value``, learned from the earlier decisions only; the last of ``betas`` if
             there is no ``value``.
-        value: off-policy estimates on the later decisions; None if the candidate sets are unknown.
+        value: off-policy estimates on the later decisions; None if the candidate sets are unknown, or if files that are
+            streamed have no propensities.
     """
 
     policy: SoftUCBPolicy
@@ -150,6 +154,12 @@ def learn_from_log(
     check_choice(where, "noise", noise, NOISES)
     data = log_data(log, per_user=per_user, engine=engine, seed=seed)
     summary, past = data.summary(), data.past(share)
+    if bool((summary.names >= 0).any()):
+        if bool((summary.names < 0).any()):
+            raise ValueError(
+                f"{where}: either all decisions or none must have a bandit id, got some with -1; use per_user=False"
+            )
+        check_dense_ids(where, int(summary.names.max()) + 1, len(summary.names))
     settings = _Settings(
         horizon=horizon,
         steps=steps,
@@ -167,9 +177,11 @@ def learn_from_log(
         progress=progress or (lambda stage, total: None),
     )
     posterior = settings.fit_posterior(summary)
+    if posterior.explained < MISFIT:
+        warnings.warn(f"{where}: {misfit(posterior)}", stacklevel=2)
     policy, betas = _learn_policy(posterior, settings, stage="Learning beta")
     value, earlier_beta = None, betas[-1]
-    if posterior.offered.known:
+    if posterior.offered.known and data.can_evaluate(summary):
         value, earlier_beta = _evaluate(data, summary, past, settings)
     regret, curve, tuned_beta = _simulate(posterior, policy, settings)
     warm_start(policy, summary)
@@ -190,11 +202,24 @@ def learn_from_log(
     )
 
 
+def misfit(posterior: ProblemPosterior) -> str:
+    """Describe a model that predicts worse than a constant would, and what to do."""
+    return (
+        f"x . theta explains {posterior.explained:.0%} of the variance of the rewards, so a constant would predict better; "
+        "rewards have an offset that the features cannot express: add a constant feature, or use prior='fit'"
+    )
+
+
 def _start(prior: GaussianPrior | Literal["fit"] | None, past: LogSummary) -> GaussianPrior | None:
     """Return the prior of the policy; one that is fitted does not use the decisions of the evaluation."""
+    where, dim = "learn_from_log", past.sums.sum_x.shape[-1]
     if isinstance(prior, str):
-        check_choice("learn_from_log", "prior", prior, ("fit",))
+        check_choice(where, "prior", prior, ("fit",))
         return fit_prior(past.sums)
+    if prior is not None and not isinstance(prior, GaussianPrior):
+        raise TypeError(f"{where}: prior must be a GaussianPrior, 'fit' or None, got {type(prior).__name__}")
+    if prior is not None and prior.dim != dim:
+        raise ValueError(f"{where}: prior must have dim {dim}, as the log has, got {prior.dim}")
     return prior
 
 

@@ -4,9 +4,10 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from torch_softucb.from_logs.evaluate import mean_interval
-from torch_softucb.from_logs.pipeline import GREEDY, LEARNED, TUNED, LearnedFromLog
+from torch_softucb.from_logs.evaluate import greedy_of, mean_interval, start_of
+from torch_softucb.from_logs.pipeline import GREEDY, LEARNED, MISFIT, TUNED, LearnedFromLog, misfit
 from torch_softucb.functional import Evaluation
+from torch_softucb.policies import BanditPolicy, LinUCB
 
 _MIN_SAMPLE_SIZE = 100  # effective decisions below which the report warns about the off-policy estimate
 
@@ -33,26 +34,54 @@ def log_report(result: LearnedFromLog, *, source: str, figure: str = "regret.png
     return "\n\n".join(parts) + "\n"
 
 
+def recommended(result: LearnedFromLog) -> BanditPolicy:
+    """Return the policy that :func:`recommendation` names, with the statistics of the whole log."""
+    best = _best(result)
+    if best == LEARNED:
+        return result.policy
+    greedy = greedy_of(result.policy)
+    if best == GREEDY:
+        return greedy
+    tuned = LinUCB(greedy.dim, beta=result.tuned_beta, **start_of(greedy), dtype=greedy.dtype, device=greedy.device)
+    tuned.statistics = greedy.statistics.clone()
+    return tuned
+
+
+def _explorer(result: LearnedFromLog) -> str:
+    """Return the better of the policies that explore: SoftUCB, unless the tuned LinUCB is significantly better."""
+    return TUNED if mean_interval(result.regret[LEARNED] - result.regret[TUNED]).low > 0 else LEARNED
+
+
+def _best(result: LearnedFromLog) -> str:
+    """Return greedy, unless exploration earns significantly more in the simulated worlds."""
+    explorer = _explorer(result)
+    return explorer if mean_interval(result.regret[GREEDY] - result.regret[explorer]).low > 0 else GREEDY
+
+
 def recommendation(result: LearnedFromLog) -> str:
     """Return what to deploy, in one sentence.
 
     Greedy, unless exploration earns significantly more in the simulated worlds; among the policies that explore, SoftUCB,
-    unless the tuned LinUCB is significantly better.
+    unless the tuned LinUCB is significantly better. Neither, if the learned model does significantly worse than the logging
+    policy.
     """
-    regret, horizon = result.regret, result.horizon
-    better = mean_interval(regret[LEARNED] - regret[TUNED])
-    name, best = (f"LinUCB with beta {result.tuned_beta:.3g}", TUNED) if better.low > 0 else ("the learned SoftUCB", LEARNED)
-    exploration = mean_interval(regret[GREEDY] - regret[best])
-    earned = f"{exploration.value:.3g} ({exploration.low:.3g} to {exploration.high:.3g}) over {horizon} rounds"
+    regret, explorer = result.regret, _explorer(result)
+    exploration = mean_interval(regret[GREEDY] - regret[explorer])
+    earned = f"{exploration.value:.3g} ({exploration.low:.3g} to {exploration.high:.3g}) over {result.horizon} rounds"
     if exploration.low > 0:
+        name = f"LinUCB with beta {result.tuned_beta:.3g}" if explorer == TUNED else "the learned SoftUCB"
         deploy = f"Deploy {name}: exploration is worth a reward of {earned} more than greedy"
+    elif exploration.high < 0:
+        deploy = f"Deploy the greedy policy: exploration costs more than it earns, {earned}"
     else:
         deploy = f"Deploy the greedy policy: exploration adds nothing significant, {earned}"
     if result.value is None:
-        return f"{deploy}; whether it beats what was logged is not known without candidates."
+        return f"{deploy}; whether it beats what was logged is not known without off-policy evaluation."
     gain = result.value.model_gain
     share = f"{gain.value:+.3g} ({gain.low:+.3g} to {gain.high:+.3g}) per decision"
-    proof = "beats" if gain.low > 0 else "does worse than" if gain.high < 0 else "is not shown to beat"
+    if gain.high < 0:
+        return f"Keep the logging policy: the greedy policy with the learned model does worse, {share}."
+    proof = "beats" if gain.low > 0 else "is not shown to beat"
     return f"{deploy}; the greedy policy with the learned model {proof} what was logged, {share}."
 
 
@@ -94,6 +123,8 @@ def _problem_section(result: LearnedFromLog) -> str:
         f"- theta: length {length:.4g}, known to within {uncertainty:.2g} (root mean squared distance under the posterior); "
         f"prior standard deviation of a component {float(theta.prior_std):.3g}.",
     ]
+    if result.posterior.explained < MISFIT:
+        lines.append(f"- **Do not trust what follows**: {misfit(result.posterior)}.")
     if candidates.fixed and len(result.posterior.names) == 1:
         best = result.posterior.draw(4096, generator=torch.Generator().manual_seed(0)).means.argmax(-1)
         lines.append(
@@ -144,6 +175,12 @@ def _simulation_section(result: LearnedFromLog) -> str:
 
 def _off_policy_section(result: LearnedFromLog) -> str:
     title = "## Off-policy evaluation\n"
+    if result.value is None and result.posterior.offered.known:
+        return (
+            title
+            + "Not possible: the files have no propensities, and these are estimated in memory only. Read a part of the "
+            "log with `read_decisions` to evaluate it. The expected gain rests on simulation alone."
+        )
     if result.value is None:
         return (
             title

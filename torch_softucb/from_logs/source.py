@@ -24,6 +24,10 @@ class LogData(Protocol):
         """Return the summary of the earlier decisions; from then on, :meth:`value` uses the later ones."""
         ...
 
+    def can_evaluate(self, summary: LogSummary) -> bool:
+        """Return whether :meth:`value` is possible: propensities can only be estimated in memory."""
+        ...
+
     def value(self, policy: SoftUCBPolicy, posterior: ProblemPosterior, summary: LogSummary) -> LogValue:
         """Evaluate a policy on the later decisions.
 
@@ -60,6 +64,9 @@ class _InMemory:
         self.share = share
         return summary_in_memory(split_log(self.log, share=share)[0])
 
+    def can_evaluate(self, summary: LogSummary) -> bool:
+        return True
+
     def value(self, policy: SoftUCBPolicy, posterior: ProblemPosterior, summary: LogSummary) -> LogValue:
         earlier, later = split_log(self.log, share=self.share)
         offered = sets_from_items(summary.sample, summary.items).select(slice(len(earlier.arm), None))
@@ -77,10 +84,18 @@ class _Files:
         self.share = check_number("learn_from_log", "share", share, low=0.0, high=1.0, open_low=True)
         return self._summary((0.0, share))
 
+    def can_evaluate(self, summary: LogSummary) -> bool:
+        return summary.sample.has_propensities
+
     def value(self, policy: SoftUCBPolicy, posterior: ProblemPosterior, summary: LogSummary) -> LogValue:
-        share = (self.share, 1.0)
         return evaluate_stream(
-            policy, self.source, posterior=posterior, items=summary.items, share=share, engine=self.engine
+            policy,
+            self.source,
+            posterior=posterior,
+            items=summary.items,
+            share=(self.share, 1.0),
+            per_bandit=self.per_user,
+            engine=self.engine,
         )
 
     def _summary(self, share: tuple[float, float]) -> LogSummary:

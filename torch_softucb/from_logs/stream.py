@@ -73,9 +73,22 @@ def log_parts(
         share: first and last row to read, as shares of all rows.
     """
     check_pyarrow(where)
+    from torch_softucb.recommend.log.foreign_table import USED_COLUMNS
+
     if not 0 <= share[0] < share[1] <= 1:
         raise ValueError(f"{where}: share must be two increasing numbers in [0, 1], got {share}")
-    groups = [(str(path), i, rows) for path in _files(where, source) for i, rows in enumerate(_group_sizes(where, path))]
+    groups: list[tuple[str, int, int]] = []
+    columns: dict[Path, set[str]] = {}
+    for file in _files(where, source):
+        sizes, names = _group_sizes(where, file)
+        groups += [(str(file), i, rows) for i, rows in enumerate(sizes)]
+        columns[file] = {name for name in names if name in USED_COLUMNS}
+        first = next(iter(columns))
+        if columns[file] != columns[first]:
+            raise ValueError(
+                f"{where}: all files must have the same columns, got {', '.join(sorted(columns[first]))} in {first} and "
+                f"{', '.join(sorted(columns[file]))} in {file}; learn from the files of each format separately"
+            )
     total = sum(rows for _, _, rows in groups)
     begin, end = (round(part * total) for part in share)
     parts, number, firsts = [], 0, dict.fromkeys((path for path, _, _ in groups), 0)
@@ -104,14 +117,15 @@ def _files(where: str, source: Source) -> list[Path]:
     return files
 
 
-def _group_sizes(where: str, path: Path) -> list[int]:
+def _group_sizes(where: str, path: Path) -> tuple[list[int], list[str]]:
+    """Return the number of rows of each row group, and the names of the columns."""
     import pyarrow.parquet as pq
 
     from torch_softucb.recommend.log.parquet_bytes import FAILURES
 
     try:
-        metadata = pq.ParquetFile(path).metadata
-        return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        file = pq.ParquetFile(path)
+        return [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)], file.schema_arrow.names
     except FAILURES as error:
         raise _unreadable(f"{where}: {path}", error) from error
 

@@ -36,6 +36,7 @@ def evaluate_stream(
     posterior: ProblemPosterior,
     items: ItemTable | None = None,
     share: tuple[float, float] = (0.0, 1.0),
+    per_bandit: bool = True,
     engine: str = "local",
     confidence: float = 0.95,
 ) -> LogValue:
@@ -47,6 +48,7 @@ def evaluate_stream(
         posterior: fitted to decisions outside ``share``; the reward model of the doubly robust estimate.
         items: the ``items`` of the summary of the whole dataset; not needed if ``features`` were logged.
         share: first and last row to use, as shares of all rows: ``(0.5, 1)`` is the second half.
+        per_bandit: keep the bandit ids; False takes all decisions as those of one bandit, as in ``summarise_log``.
         engine: ``local``, or ``ray`` to work on row groups in parallel.
         confidence: probability that an interval covers the true value.
 
@@ -57,7 +59,7 @@ def evaluate_stream(
     check_number(_WHERE, "confidence", confidence, low=0.0, high=1.0, open_low=True)
     nothing = posterior.offered.select(slice(0, 0))  # the sample is not sent to other processes
     model = posterior._replace(owner=posterior.owner[:0], position=posterior.position[:0], offered=nothing)
-    function = partial(_evaluate_part, policy=policy, posterior=model, items=items)
+    function = partial(_evaluate_part, policy=policy, posterior=model, items=items, per_bandit=per_bandit)
     total: _Moments | None = None
     for found in map_parts(_WHERE, function, log_parts(_WHERE, source, share=share), engine=engine):
         total = found if total is None else _merge(total, found)
@@ -75,7 +77,7 @@ def evaluate_stream(
 
 @torch.no_grad()
 def _evaluate_part(
-    part: LogPart, *, policy: SoftUCBPolicy, posterior: ProblemPosterior, items: ItemTable | None
+    part: LogPart, *, policy: SoftUCBPolicy, posterior: ProblemPosterior, items: ItemTable | None, per_bandit: bool
 ) -> _Moments:
     zeros = torch.zeros(6, dtype=torch.float64)
     total = _Moments(zeros[0], zeros, zeros, zeros[:4].view(2, 2), zeros[0])
@@ -83,6 +85,8 @@ def _evaluate_part(
         log = select(batch.log, ~batch.log.reward.isnan() & (batch.log.position == 0))
         if not len(log.arm):
             continue
+        if not per_bandit:
+            log = log._replace(bandit=torch.full_like(log.bandit, -1))
         if not log.has_propensities:
             raise ValueError(
                 f"{_WHERE}: {part.path} has no propensities; evaluate a sample with evaluate_on_log, which estimates them"
