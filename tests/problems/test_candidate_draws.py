@@ -128,3 +128,18 @@ def test_allowed_items_come_first():
     assert available.tolist() == [7, 2, 4] * 2
     assert order[1].tolist() == [5, 6, 0, 1, 2, 3, 4]
     assert allowed_items(_world())[0] is None
+
+
+def test_the_unit_of_the_weights_does_not_matter():
+    arms, means = torch.eye(7).double(), torch.zeros(3, 7).double()
+    draws = [
+        draw_candidates(
+            contextual_problem(arms, means=means, candidates=3, weights=unit * torch.arange(1.0, 8).double()),
+            KEY,
+            start=0,
+            count=9,
+        )
+        for unit in (1.0, 1e-310, 1e300)
+    ]
+    assert draws[0].equal(draws[2])
+    assert bool((draws[1] >= 0).all())

@@ -203,3 +203,23 @@ def test_probabilities_cannot_drift():
     coins = contextual_problem(ITEMS, means=torch.full((2, 3), 0.5, dtype=D), reward="bernoulli")
     with pytest.raises(ValueError, match="Bernoulli rewards cannot drift"):
         replace(coins, rotated_means=torch.zeros(2, 3, dtype=D), drift_rate=0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (
+            {"items": torch.eye(3).half(), "theta": torch.ones(3).half()},
+            "items must be float32 or float64, got torch.float16",
+        ),
+        ({"items": torch.tensor(1.0), "theta": torch.tensor(1.0)}, r"items must have shape \(M, d\)"),
+        (
+            {"items": torch.eye(3), "means": [0.1, 0.2, 0.3], "reward": "bernoulli"},
+            "means must be a floating point tensor, got list",
+        ),
+    ],
+)
+def test_what_is_no_float_tensor_of_items_is_refused(arguments, match):
+    items = arguments.pop("items")
+    with pytest.raises((TypeError, ValueError), match=match):
+        contextual_problem(items, **arguments)

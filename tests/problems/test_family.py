@@ -151,3 +151,10 @@ def test_further_settings_are_checked(wrong):
 def test_an_unknown_kind_of_features_is_refused():
     with pytest.raises(ValueError, match="Family: features must be one of"):
         Family(features=("round",))
+
+
+def test_members_with_one_arm_and_a_whole_number_for_no_misfit():
+    for seed in range(8):
+        Family(misfit=0).member(seed=seed)
+    family = Family(num_arms=(1, 1), dim=(2, 2), with_prior=1.0, misfit=(0.1, 0.5))
+    assert all(family.member(seed=seed).problem(3, seed=seed).means.isfinite().all() for seed in range(8))

@@ -124,3 +124,14 @@ def test_movielens_as_a_table_is_movielens():
     plain = load_ratings(folder / "ratings.csv.gz", columns=("userId", "movieId", "rating"))
     for one, other in zip(plain, load_movielens(folder), strict=True):
         assert np.array_equal(one, other)
+
+
+def test_rows_longer_than_the_header_are_refused(tmp_path):
+    (tmp_path / "r.csv").write_text("user,item,rating\n1,10,3,978\n2,11,4,979\n")
+    with pytest.raises(DataError, match="has rows with more fields than the header"):
+        load_ratings(tmp_path / "r.csv")
+
+
+def test_balanced_ratings_can_be_completed(tmp_path):
+    (tmp_path / "r.csv").write_text("user,item,rating\na,x,1\na,y,2\nb,x,2\nb,y,1\n")
+    assert load_rating_table(tmp_path / "r.csv", num_items=2).tolist() == [[0.0, 1.0], [1.0, 0.0]]

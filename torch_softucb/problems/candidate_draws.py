@@ -75,7 +75,8 @@ def _race(problem: ContextualProblem, key: Tensor, start: int, count: int) -> Te
     m = problem.num_arms
     u = uniforms(key, problem.ids, start=start * m, count=count * m, dtype=torch.float64)
     u = u.view(count, m, *problem.batch_shape).movedim(1, -1)
-    rate = problem.weights.double() if problem.mask is None else problem.weights.double() * problem.mask
+    rate = problem.weights.double() / problem.weights.double().amax()  # whatever the unit, arrival times are finite
+    rate = rate if problem.mask is None else rate * problem.mask
     arrival, item = (torch.log1p(-u).neg_() / rate).topk(problem.slots, dim=-1, largest=False)
     return item.masked_fill(~arrival.isfinite(), -1)
 

@@ -193,6 +193,9 @@ def contextual_problem(
     """
     where = "contextual_problem"
     check_float_tensor(where, "items", items)
+    if items.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"{where}: items must be float32 or float64, got {items.dtype}; use items.float()")
+    check_shape(where, "items", items.shape, items.dim() >= 2, "(M, d) or (*B, M, d)")
     check_number(where, "offset", offset, low=-torch.inf, open_low=True)
     if (means is None) == (theta is None):
         raise ValueError(f"{where}: give either means or theta, got {'neither' if means is None else 'both'}")
@@ -204,6 +207,7 @@ def contextual_problem(
     elif offset or misfit is not None:
         raise ValueError(f"{where}: offset and misfit go with theta; means already contain them")
     assert means is not None
+    check_float_tensor(where, "means", means, device=items.device)
     if misfit is not None:
         check_float_tensor(where, "misfit", misfit, device=items.device)
         check_same_dtype(where, "misfit", misfit, "the items'", items.dtype)

@@ -119,7 +119,9 @@ class Family:
         items = math.ceil(num_arms * _log_uniform(self.pool, of_pool)) if changes else 0
         if features == "one_hot" and changes:  # as many items as features, of which some are offered
             num_arms, items = max(2, num_arms * dim // items), dim
-        misfit = 0.0 if isinstance(self.misfit, float) or of_misfit < 0.5 else _log_uniform(self.misfit, 2 * of_misfit - 1)
+        misfit = (
+            0.0 if isinstance(self.misfit, int | float) or of_misfit < 0.5 else _log_uniform(self.misfit, 2 * of_misfit - 1)
+        )
         return Member(
             num_arms=num_arms,
             dim=dim,
@@ -226,7 +228,7 @@ class Member:
         theta = normalize(theta, dim=-1) if distribution is None else distribution[0] + distribution[1] * theta
         means = theta @ items.T
         if self.misfit:
-            spread = self.misfit * means.std(-1, keepdim=True)
+            spread = self.misfit * means.std(-1, keepdim=True) if size > 1 else 0.0
             means = means + spread * torch.randn(means.shape, generator=generator)
         if self.offset:
             means = means + self.offset * torch.randn(count, 1, generator=generator)

@@ -124,7 +124,7 @@ def fill_gaps(
         Table of shape ``(users, num_items)`` without gaps.
     """
     from scipy.sparse import csr_matrix
-    from scipy.sparse.linalg import svds
+    from scipy.sparse.linalg import ArpackError, svds
 
     if not 2 <= num_items <= ratings.num_items:
         raise DataError(f"fill_gaps: num_items must be in [2, {ratings.num_items}], got {num_items}")
@@ -139,8 +139,14 @@ def fill_gaps(
     shape = (ratings.num_users, ratings.num_items)
     matrix = csr_matrix((residual, (user, item)), shape=shape)
     k = min(rank, min(shape) - 1)
-    start = np.ones(min(shape)) / np.sqrt(min(shape))  # svds would draw its first vector at random
-    left_vectors, singular, right_vectors = svds(matrix, k=k, v0=start)
+    start = np.random.default_rng(0).standard_normal(min(shape))  # svds would draw another one in every call
+    try:
+        left_vectors, singular, right_vectors = svds(matrix, k=k, v0=start)
+    except (ArpackError, ValueError) as error:
+        raise DataError(
+            f"fill_gaps: ratings must come from two or more users and differ, got {ratings.num_users} users, ratings from "
+            f"{value.min():g} to {value.max():g} that cannot be factorised ({error})"
+        ) from error
     chosen = np.sort(np.argsort(-item_counts, stable=True)[:num_items])
     filled = mean + user_effect[:, None] + item_effect[chosen] + (left_vectors * singular) @ right_vectors[:, chosen]
     column = np.full(ratings.num_items, -1)

@@ -1,6 +1,7 @@
 """Tables of ratings from any source: user, item and rating in the columns of a CSV or Parquet file."""
 
 import os
+import warnings
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -103,9 +104,15 @@ def _read_frame(where: str, file: Path) -> Any:
         if file.suffix == ".parquet":
             return pd.read_parquet(file)
         if name.endswith(".csv"):
-            return pd.read_csv(file, keep_default_na=False, na_values=[""], low_memory=False)
+            with warnings.catch_warnings():  # rows that are longer than the header would be cut
+                warnings.simplefilter("error", pd.errors.ParserWarning)
+                return pd.read_csv(file, keep_default_na=False, na_values=[""], low_memory=False, index_col=False)
     except (EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(f"{where}: {file} is damaged, or is not text ({error}); use another copy") from error
+    except pd.errors.ParserWarning as error:
+        raise DataError(
+            f"{where}: {file} has rows with more fields than the header; name all columns in the header"
+        ) from error
     except (OSError, pa.ArrowException, ValueError) as error:  # pandas' parser errors are ValueErrors
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{where}: {file} cannot be read as a table ({reason})") from error

@@ -52,7 +52,10 @@ def starting_player(
         raise TypeError(f"rollout: start must be a GaussianPrior or a policy, got {type(start).__name__}")
     same = start.prior == policy.prior and (policy.prior is not None or start.ridge_alpha == policy.ridge_alpha)
     if type(start) is not type(policy) or start.layout.size != policy.layout.size or not same:
-        raise ValueError(f"rollout: start must be a {name} with dim {policy.dim}, the same beta and prior, got {start!r}")
+        raise ValueError(
+            f"rollout: start must be a {name} with dim {policy.dim}, the same prior or ridge_alpha, and a beta of the same "
+            f"type, got {start!r}"
+        )
     rows = start.statistics.detach()
     if tuple(start.batch_shape) not in ((), batch):
         raise ValueError(

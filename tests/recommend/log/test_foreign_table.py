@@ -211,3 +211,20 @@ def test_a_wrong_page_checksum_is_noticed(tmp_path):
     path.write_bytes(data[:at] + np.array([0.25]).tobytes() + data[at + 8 :])
     with pytest.raises(ValueError, match=r"a\.parquet cannot be read as Parquet"):
         read_decisions(path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "match"),
+    [
+        ({"candidates": [[3, -7], [1, 2]]}, "column candidates must hold item ids of at least 0 .*, got -7"),
+        ({"candidates": pa.array([[3, 2**63 + 5], [1, 2]], pa.list_(pa.uint64()))}, "got 9223372036854775813"),
+        (
+            {"features": [[[1.0, 0.0, 5.0], [6.0]], [[0.0, 1.0], [1.0, 1.0]]]},
+            "one length for all candidates, got 3 and 1 in row 0",
+        ),
+    ],
+)
+def test_candidates_that_would_be_read_as_others_are_refused(columns, match, tmp_path):
+    pq.write_table(pa.table(GOOD | columns), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=match):
+        read_decisions(tmp_path / "a.parquet")

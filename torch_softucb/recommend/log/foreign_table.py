@@ -16,6 +16,7 @@ from torch_softucb.recommend.log.parquet_bytes import FAILURES, decoded_bytes
 
 _LISTS = ("x", "candidates", "features")
 _SCALARS = (*SCALAR_COLUMNS, "reward", "version")
+USED_COLUMNS = frozenset((*_SCALARS, *_LISTS))
 _NOT_NAN = {
     "reward": "reward must be a number, or null if it has not arrived, got NaN in row {row}",
     "propensity": "propensity must be in (0, 1], got NaN in row {row}",
@@ -141,7 +142,14 @@ def _candidate_columns(where: str, arrays: dict[str, pa.Array], rows: int, dim: 
     """Return ``candidates`` (n, K) and ``features`` (n, K, d) of all candidates; K is 0 where there are none."""
     candidates, lengths = np.zeros((rows, 0), int), np.zeros(rows, int)
     if "candidates" in arrays:
-        candidates = _matrix(where, arrays, "candidates", -1, np.int64)
+        ids, numbers = _flattened(where, "candidates", arrays["candidates"])
+        low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
+        if low < -1 or high > np.iinfo(np.int64).max:
+            raise ValueError(
+                f"{where}: column candidates must hold item ids of at least 0 that fit into int64, got "
+                f"{low if low < -1 else high}; number the items from 0"
+            )
+        candidates = padded(ids.astype(np.int64), numbers, -1)
         lengths = _flattened(where, "candidates", arrays["candidates"])[1]
     flat, numbers = _flattened(where, "features", arrays["features"]) if "features" in arrays else (np.zeros(0), lengths)
     if not len(flat):
@@ -174,6 +182,12 @@ def _flattened(where: str, name: str, column: pa.Array) -> tuple[NDArray[Any], N
     if pa.types.is_nested(inner.type):
         _check_lists(where, name, inner, lengths)
         sizes = pc.list_value_length(inner).to_numpy(zero_copy_only=False)
+        if name == "features" and len(sizes) and sizes.min() != sizes.max():
+            at = int(np.flatnonzero(sizes != sizes[0])[0])
+            row = int(np.searchsorted(np.cumsum(lengths), at, side="right"))
+            raise ValueError(
+                f"{where}: features must have one length for all candidates, got {sizes[0]} and {sizes[at]} in row {row}"
+            )
         ends = np.concatenate(([0], np.cumsum(sizes)))
         lengths, inner = np.diff(ends[np.concatenate(([0], np.cumsum(lengths)))]), inner.flatten()
     _check_numbers(where, name, inner, whole=name == "candidates", nulls=False, lengths=lengths)
