@@ -1,10 +1,11 @@
 """Search for the weights of the beta module of SoftUCBPolicy.auto, and write them as safetensors.
 
-    SOFTUCB_DATA=folder python scripts/pretrain_auto.py     # half an hour per sweep on 2 cores; made the packaged file
+    SOFTUCB_DATA=folder python scripts/pretrain_auto.py     # half an hour per sweep on 2 cores
 
 The search begins with weights that were found with fixed arms. What it finds is compared with single numbers and with the
 packaged weights on members of the family that it never used, and is written only if it is better than all of them. The
-folder needs the tables in uci/, for the weight of arms with separate models.
+packaged weights come from a search with fixed arms, which the metadata of their file describes; none has beaten them yet.
+The folder needs the tables in uci/, for the weight of arms with separate models.
 """
 
 import argparse

@@ -72,19 +72,23 @@ def run_cold_items(args: argparse.Namespace, folder: Path, console: Console) -> 
     return panels
 
 
+def _interval(difference: Tensor) -> tuple[float, float, float]:  # (n,)
+    mean, band = float(difference.mean()), 1.96 * float(difference.std()) / len(difference) ** 0.5
+    return mean, mean - band, mean + band
+
+
 def table(title: str, results: Results) -> Table:
     """Return the final regret of each policy, compared with greedy with or without the prior."""
-    shown = Table("policy", title=title, caption="in brackets: standard errors; +-: 95% intervals")
-    for column in ("regret", "tuned", "over greedy", "minus greedy"):
+    shown = Table("policy", title=title, caption="in brackets: standard error, and 95% interval of the paired difference")
+    for column in ("regret", "tuned", "over greedy, 95%"):
         shown.add_column(column, justify="right")
     for name, (regret, chosen) in results.items():
         total = regret.double().sum(0)
         other = results["greedy, prior" if "prior" in name else "greedy"][0].double().sum(0)
         error, difference = float(total.std()) / len(total) ** 0.5, total - other
-        band = 1.96 * float(difference.std()) / len(total) ** 0.5
         number = "" if chosen is None else f"{chosen:.3g}"
-        ratio = f"{total.mean() / other.mean():.3f}"
-        shown.add_row(name, f"{total.mean():.2f} ({error:.2f})", number, ratio, f"{difference.mean():+.2f} +- {band:.2f}")
+        ratio, low, high = (float(1 + value / other.mean()) for value in _interval(difference))
+        shown.add_row(name, f"{total.mean():.2f} ({error:.2f})", number, f"{ratio:.3f} ({low:.3f} to {high:.3f})")
     return shown
 
 

@@ -53,7 +53,7 @@ def test_recommend(tmp_path, capsys, monkeypatch):
     small = ["--rounds", "4", "--epochs", "1", "--candidates", "6", "--delay", "1", "--journal", "log", "--out", "plots"]
     results = recommend.main(small)["new users"]
     assert len(results) == 15
-    assert all(regret.shape == (4, 472) and (regret >= 0).all() for regret, _ in results.values())
+    assert all(regret.shape == (4, 472) and (regret >= -1e-6).all() for regret, _ in results.values())
     shown = capsys.readouterr().out
     assert "SoftUCB, learned beta" in shown
     assert (tmp_path / "plots" / "recommend.png").stat().st_size > 10_000
@@ -70,7 +70,7 @@ def test_recommend_new_films(tmp_path, capsys, monkeypatch):
     panels = _load(ROOT / "scripts" / "recommend.py").main(small)
     assert [*panels] == ["new films only", "old and new films"]
     for results in panels.values():
-        assert all(regret.shape == (6, 8) and (regret >= 0).all() for regret, _ in results.values())
+        assert all(regret.shape == (6, 8) and (regret >= -1e-6).all() for regret, _ in results.values())
     assert "regret per history of 6 requests" in capsys.readouterr().out
     assert (tmp_path / "plots" / "recommend.png").stat().st_size > 10_000
 
@@ -115,13 +115,18 @@ def test_pretrain_auto_writes_weights_only_if_no_number_is_as_good(tmp_path, mon
     for better in (False, True):
 
         def regret(make, _, better=better):
-            return 1.0 if isinstance(make(7), float) == better else 0.0
+            beta = make(7)
+            if isinstance(beta, float):
+                return 1.0 if better else 0.0
+            return (
+                0.5 if beta.linear.weight[0, 7].item() == pytest.approx(0.45) else 0.1
+            )  # the packaged one, or the found one
 
         monkeypatch.setattr(script, "family_regret", regret)
         script.main(small)
         assert out.exists() == better
     printed = capsys.readouterr().out
-    assert "A number is as good: nothing was written." in printed
+    assert "A number or the packaged module is as good: nothing was written." in printed
     assert "by python scripts/pretrain_auto.py --members 2" in printed
     module, about = SummaryBeta.load(out, horizon=7)
     assert module.horizon == 7

@@ -22,7 +22,7 @@ class Scenario(NamedTuple):
         world: the new users.
         popularity: the same users, with the film's mean as the only feature.
         features: what the towers know about the films.
-        known: completed ratings of the known users, ``(users, films)``.
+        known: ratings of the known users, completed from these users alone, ``(users, films)``.
     """
 
     setting: Setting
@@ -37,6 +37,15 @@ def rating_prior(items: Tensor, ratings: Tensor) -> GaussianPrior:  # (films, d)
     users, films = ratings.shape
     user = torch.arange(users).repeat_interleave(films)
     return fit_prior(items.repeat(users, 1), ratings.flatten(), user)
+
+
+def completed(ratings: Tensor) -> Tensor:  # (users, films), NaN where there is none
+    """Fill the gaps of some users' ratings from these users alone."""
+    user, film = (~ratings.isnan()).nonzero(as_tuple=True)
+    value = ratings[user, film].double()
+    low, high = float(value.min()), float(value.max())
+    known = Ratings(user.numpy(), film.numpy(), value.numpy(), *ratings.shape)
+    return low + (high - low) * torch.from_numpy(fill_gaps(known, num_items=ratings.shape[1])).float()
 
 
 def new_users(
@@ -63,11 +72,11 @@ def new_users(
         low: plus this one.
     """
     films = min(FILMS, data.num_items)
-    completed = torch.from_numpy(fill_gaps(data, num_items=films)).float()
-    half = len(completed) // 2
-    features = film_features(pretrain(raw_ratings(data, films)[:half], epochs))
-    truth = low + unit * completed
-    known, new = truth[:half], truth[half:]
+    raw = raw_ratings(data, films)
+    half = len(raw) // 2
+    new = low + unit * torch.from_numpy(fill_gaps(data, num_items=films)).float()[half:]
+    known = low + unit * completed(raw[:half])
+    features = film_features(pretrain(raw[:half], epochs))
 
     def world(items: Tensor, means: Tensor) -> ContextualProblem:
         return contextual_problem(items, means=means, candidates=candidates, noise_std=NOISE * unit, delay=delay)
