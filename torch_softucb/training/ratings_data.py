@@ -17,7 +17,8 @@ class RatingsDataModule(PoolDataModule):
     """Data module of a table of ratings: one bandit per user, one arm per item, with the user's rating as mean reward.
 
     Ratings are scaled to [0, 1], and gaps are filled by matrix factorisation. The features of an item are principal
-    components of its ratings by the training users, so that nothing is known about a user of validation or test beforehand.
+    components of its ratings by the training users. Gaps are filled from all users, so the features also depend a little on
+    users of validation and test; tables without gaps do not have this leak.
 
     Args:
         path: a ``.csv`` or ``.parquet`` file with one rating per row, or a folder of MovieLens or Jester; see
