@@ -159,7 +159,7 @@ def test_what_cannot_be_a_start_is_refused():
         policy_of("SituationBeta"),
         SoftUCBPolicy(DIM + 1, dtype=D),
     ):
-        with pytest.raises(ValueError, match="start must be a SoftUCBPolicy with dim 3, the same beta and prior, got"):
+        with pytest.raises(ValueError, match="start must be a SoftUCBPolicy with dim 3, the same prior or ridge_alpha"):
             rollout(policy, world, horizon=2, start=other)
     with pytest.raises(ValueError, match=r"start must have one bandit, or \(4,\) like the problems, got \(5,\)"):
         rollout(policy, world, horizon=2, start=_taught("smooth", (5,)))

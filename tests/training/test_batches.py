@@ -79,11 +79,11 @@ def test_online_continues_one_problem_with_the_same_noise():
             TypeError,
             r"BanditProblem or an Episode, got Tensor; use .*DataLoader\(",
         ),
-        ([_problem(), _problem()], TypeError, r"got list; use .*DataLoader\(problems, batch_size=None\)"),
-        (_problem(), ValueError, r"of shape \(B, K\).*got \(4,\); use trainer.fit\(module, ProblemDataModule\(problem="),
+        ([_problem()[0]], ValueError, r"of shape \(B, K\).*got \(4,\); use .*ProblemDataModule\(problem="),
+        ([[1.0], [2.0]], TypeError, r"got list; use .*DataLoader\(problems, batch_size=None\)"),
         (DataLoader([_problem(dim=5)], batch_size=None), ValueError, "SoftUCBOffline: policy has dim 3, data has 5"),
     ],
-    ids=["tensor", "list", "problem", "dim"],
+    ids=["tensor", "single problems", "list", "dim"],
 )
 def test_a_wrong_batch_shows_the_right_call(loader, error, match):
     model = SoftUCBOffline(dim=3, horizon=12)
