@@ -101,13 +101,22 @@ def test_units_of_rewards_and_features_do_not_matter(seeded):
     torch.testing.assert_close(other.offset, a * plain.offset + k, rtol=1e-6, atol=0)
 
 
-def test_features_can_be_rotated_and_users_reordered(seeded):
+@pytest.mark.parametrize("users", [4, 40])
+def test_each_feature_has_its_own_unit_and_users_can_be_reordered(users, seeded):
+    x, y, *_ = _data(seeded, users, 10, 4)
+    unit = torch.tensor([1e-4, 1.0, 1e3, 20.0], dtype=D)
+    order = torch.randperm(users, generator=seeded(6))
+    plain, other = evidence_prior(_sums(x, y)), evidence_prior(_sums((x * unit)[order], y[order]))
+    torch.testing.assert_close(other.mean * unit, plain.mean, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(other.covariance * torch.outer(unit, unit), plain.covariance, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(other.noise_std, plain.noise_std, atol=0, rtol=1e-6)
+
+
+def test_rewards_whose_sums_have_lost_their_digits_are_refused(seeded):
     x, y, *_ = _data(seeded, 40, 10, 4)
-    rotation = torch.linalg.qr(torch.randn(4, 4, generator=seeded(5), dtype=D))[0]
-    order = torch.randperm(40, generator=seeded(6))
-    plain, other = evidence_prior(_sums(x, y)), evidence_prior(_sums((x @ rotation)[order], y[order]))
-    torch.testing.assert_close(other.mean, plain.mean @ rotation, atol=1e-7, rtol=0)
-    torch.testing.assert_close(other.covariance, rotation.T @ plain.covariance @ rotation, atol=1e-7, rtol=0)
+    assert abs(float(evidence_prior(_sums(x, y + 1e4)).noise_std) - float(evidence_prior(_sums(x, y)).noise_std)) < 1e-5
+    with pytest.raises(ValueError, match="differ too little for sums in float64; subtract a constant"):
+        evidence_prior(_sums(x, y + 1e6))
 
 
 def test_a_constant_feature_shares_its_weight_with_the_offset(seeded):

@@ -8,13 +8,14 @@ observations and r = y - c - x . m, the expectation step is
 
 and the maximisation step
 
-    m = mean mu_u,     Sigma = (sum_u S_u + (mu_u - m)(mu_u - m)^T + k tau^2 I) / (U + k),
+    m = mean mu_u,     Sigma = (sum_u S_u + (mu_u - m)(mu_u - m)^T + k T) / (U + k),
     c = mean of y - x . mu_u,     s^2 = E sum (y - c - x . theta_u)^2 / n.
 
-Few users do not determine Sigma. The term k tau^2 I, which counts as much as k = d / 2 users, comes from a penalty of
--k (log det Sigma + tau^2 tr Sigma^-1) / 2 on the evidence; the sum of both never decreases. tau^2 is the variance of theta
-around the model without users, estimated once at the start (:func:`evidence_scales`), so no unit matters: rewards a y + k
-lead to a m, a^2 Sigma, a s and a c + k.
+Few users do not determine Sigma. The term k T, which counts as much as k = d / 2 users, comes from a penalty of
+-k (log det Sigma + tr Sigma^-1 T) / 2 on the evidence; the sum of both never decreases. T = tau^2 diag(1 / mean x_j^2), where
+tau^2 is the variance of theta around the model without users for features of mean square 1, estimated once at the start
+(:func:`evidence_scales`). So no unit matters: rewards a y + k lead to a m, a^2 Sigma, a s and a c + k, and a feature in
+another unit changes only its own row and column.
 
 EM takes small steps where users have few observations. So after every two iterations the line through the three models is
 extrapolated (SQUAREM: R. Varadhan, C. Roland, Scandinavian Journal of Statistics 35, 2008), in coordinates without units,
@@ -37,6 +38,7 @@ _BLOCK = 1 << 18  # numbers of a block of Gram matrices: 2 MB, so that a block s
 _FEW = 4096  # users that are enough for a first estimate, from which the one from all users starts
 _TOLERANCE = 1e-7  # nats per observation: EM stops when an iteration gains less
 _MAX_ITERATIONS = 300
+_DIGITS = 1e-10  # variance over mean square of the rewards below which their sums lose too many digits
 _SHRINKAGE = 0.5  # users per feature that the shrinkage counts for; more helps below 20 users and hurts above
 
 
@@ -130,14 +132,25 @@ def _evidence_prior(sums: RegressionSums) -> HierarchicalRidge:
     return HierarchicalRidge(model.mean, model.covariance, noise_std, model.offset, torch.stack(evidence), len(evidence) - 1)
 
 
-def _start(sums: RegressionSums) -> _Model:
-    """Return the model without users, and the variance around it that a theta of each user explains, in all directions."""
+def _start(given: RegressionSums) -> _Model:
+    """Return the model without users, and the variance around it that a theta of each user explains, equal in all features."""
+    unit = (given.gram.sum(0).diagonal() / given.num_observations.sum()).sqrt()
+    unit = torch.where(unit > 0, unit, torch.ones_like(unit))
+    sums = given._replace(
+        sum_x=given.sum_x / unit, gram=given.gram / (unit.unsqueeze(-1) * unit), moment=given.moment / unit
+    )
     total = RegressionSums(*(value.sum(0, keepdim=True) for value in sums))
     common = _evidence_scales(total, pooled=False)
+    n, mean_y = total.num_observations, total.sum_y / total.num_observations
     if not bool(common.noise_std.isfinite()):
         raise ValueError(
-            f"evidence_prior: rewards must differ, got {float(total.sum_y / total.num_observations):g} in all "
-            f"{int(total.num_observations)} observations; nothing can be learned from them"
+            f"evidence_prior: rewards must differ, got {float(mean_y):g} in all {int(n)} observations; nothing can be learned "
+            "from them"
+        )
+    if bool(total.energy - n * mean_y.square() < _DIGITS * total.energy):
+        raise ValueError(
+            f"evidence_prior: rewards of mean {float(mean_y):g} differ too little for sums in float64; subtract a constant "
+            "from the rewards, and add it to the offset that is found"
         )
     d, offset = sums.sum_x.shape[-1], common.offset[0]
     eye = torch.eye(d, dtype=sums.gram.dtype, device=sums.gram.device)
@@ -145,7 +158,7 @@ def _start(sums: RegressionSums) -> _Model:
     found = _evidence_scales(_residual_sums(sums, offset, mean), pooled=True)
     noise = found.noise_std if bool(found.noise_std.isfinite()) else common.noise_std[0]
     variance = torch.maximum(noise.square(), _noise_floor(sums))
-    return _Model(mean, noise.square() / found.rho * eye, variance, offset)
+    return _Model(mean / unit, noise.square() / found.rho * (eye / unit.square()), variance, offset)
 
 
 def _noise_floor(sums: RegressionSums) -> Tensor:  # ()

@@ -267,14 +267,14 @@ struct ContextualTile : Tile<F, true, MASKED> {
       if (world.holds == MEMORY_REWARD_SUMS) { memory[0] += 1; memory[1] += y * y; }
       error = y - error;
     }
-    for (int64_t j = 0; j < P; ++j) w[j] = 0;
+    for (int64_t j = 0; j < P; j += ROW) {  // root^T x, in registers
+      Row sum = {};
+      for (int64_t i = 0; i < d; ++i) sum += x[i] * row_at(root + i * P + j);
+      row_at(w + j) = sum;
+    }
     for (int64_t i = 0; i < d; ++i) {
-      const double own = x[i];
-      moment[i] += own * y;
-      for (int64_t j = 0; j < P; j += ROW) {
-        row_at(added + i * P + j) += own * row_at(x + j);
-        row_at(w + j) += own * row_at(root + i * P + j);  // root^T x
-      }
+      moment[i] += x[i] * y;
+      for (int64_t j = 0; j < P; j += ROW) row_at(added + i * P + j) += x[i] * row_at(x + j);
     }
     for (int64_t j = 0; j < P; ++j) q += w[j] * w[j];
     const double step = 1 / (q + std::sqrt(q)), gain = error / q;
@@ -288,7 +288,7 @@ struct ContextualTile : Tile<F, true, MASKED> {
       for (int64_t j = 0; j < P; j += ROW) row_at(root + i * P + j) -= sum * row_at(w + j);
     }
     count_of(row) += 1;
-    if (std::fmod(count_of(row), double(world.refresh_every)) == 0) {
+    if (int64_t(count_of(row)) % world.refresh_every == 0) {
       save(l);
       sound &= factorise(row, row + d * d, L, d);
       load(l);
@@ -378,7 +378,7 @@ void play_contextual(const Block<F> &s, const World<F> &world) {
 inline void draw_subsets(const int64_t *seeds, const int64_t *available, const int64_t *order, int64_t M, int64_t B, int64_t K,
                          int64_t start, int64_t begin, int64_t end, int32_t *out) {
   constexpr uint64_t GOLDEN = 0x9E3779B97F4A7C15ULL;
-  std::vector<uint8_t> chosen(M, 0);
+  std::vector<int64_t> chosen_in(M, -1);  // the last set that has this number
   std::vector<int32_t> picks(K);
   for (int64_t set = begin; set < end; ++set) {
     const int64_t round = set / B, b = set % B, count = available[b], left = count - K;
@@ -396,11 +396,10 @@ inline void draw_subsets(const int64_t *seeds, const int64_t *available, const i
       picks[i] = int32_t(double(int64_t(z >> 11)) * 0x1p-53 * double(left + i + 1));
     }
     for (int64_t i = 0; i < K; ++i) {
-      const int32_t pick = chosen[picks[i]] ? int32_t(left + i) : picks[i];
-      chosen[pick] = 1;
+      const int32_t pick = chosen_in[picks[i]] == set ? int32_t(left + i) : picks[i];
+      chosen_in[pick] = set;
       to[i] = pick;
     }
-    for (int64_t i = 0; i < K; ++i) chosen[to[i]] = 0;
     if (order != nullptr) for (int64_t i = 0; i < K; ++i) to[i] = int32_t(order[b * M + to[i]]);
   }
 }
