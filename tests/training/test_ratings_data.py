@@ -29,8 +29,9 @@ def _write(path, stars):
 
 def test_users_are_bandits_and_items_arms(tmp_path):
     path = _write(tmp_path / "a.csv", _stars())
-    data, table = RatingsDataModule(path=path, **SIZES), load_rating_table(path, num_items=6)
+    data = RatingsDataModule(path=path, **SIZES)
     train = data.split(20)["train"]
+    table = load_rating_table(path, num_items=6, learn_from=lambda count: train.numpy())
     assert (data.dim, {stage: len(pool.means) for stage, pool in data.pools.items()}) == (
         3,
         {"train": 12, "validate": 4, "test": 4},
@@ -46,11 +47,13 @@ def test_users_are_bandits_and_items_arms(tmp_path):
 
 def test_features_depend_on_training_users_alone(tmp_path):
     complete = pd.DataFrame(_stars()).stack().reset_index().set_axis(["user", "item", "rating"], axis=1)
+    complete = complete[complete.index % 7 != 3]  # with gaps
     data = RatingsDataModule(path=_parquet(complete, tmp_path / "a.parquet"), **SIZES)
     held_out = torch.cat([data.split(20)[stage] for stage in ("validate", "test")])
     changed = complete.assign(rating=complete.rating.where(~complete.user.isin(held_out.tolist()), 6 - complete.rating))
     other = RatingsDataModule(path=_parquet(changed, tmp_path / "b.parquet"), **SIZES)
     assert torch.equal(data.pools["train"].arms, other.pools["train"].arms)
+    assert torch.equal(data.pools["train"].means, other.pools["train"].means)
     assert not torch.equal(data.pools["test"].means, other.pools["test"].means)
 
 

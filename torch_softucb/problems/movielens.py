@@ -108,6 +108,7 @@ def fill_gaps(
     num_items: int = 40,
     rank: int = 20,
     damping: float = 10.0,
+    learn_from: NDArray[np.int64] | None = None,  # (n,)
 ) -> NDArray[np.float64]:  # (users, num_items)
     """Complete the ratings of the most-rated items by matrix factorisation, and scale them to [0, 1].
 
@@ -119,6 +120,8 @@ def fill_gaps(
         num_items: number of items to return, the most-rated first.
         rank: number of singular vectors of the factorisation, which uses all items.
         damping: number of pseudo-ratings that shrink the effects towards 0.
+        learn_from: users from whose ratings mean, item effects and singular vectors are learned, so that the rows of these
+            users do not depend on the others; by default all users.
 
     Returns:
         Table of shape ``(users, num_items)`` without gaps.
@@ -129,26 +132,28 @@ def fill_gaps(
     if not 2 <= num_items <= ratings.num_items:
         raise DataError(f"fill_gaps: num_items must be in [2, {ratings.num_items}], got {num_items}")
     user, item, value = ratings.user, ratings.item, ratings.value
-    mean = value.mean()
+    used = np.ones(len(user), dtype=bool) if learn_from is None else np.isin(user, learn_from)
+    mean = value[used].mean()
     item_counts = np.bincount(item, minlength=ratings.num_items)
-    item_effect = np.bincount(item, value - mean, ratings.num_items) / (item_counts + damping)
+    used_counts = np.bincount(item[used], minlength=ratings.num_items)
+    item_effect = np.bincount(item[used], value[used] - mean, ratings.num_items) / (used_counts + damping)
     residual = value - mean - item_effect[item]
     user_counts = np.bincount(user, minlength=ratings.num_users)
     user_effect = np.bincount(user, residual, ratings.num_users) / (user_counts + damping)
     residual -= user_effect[user]
-    shape = (ratings.num_users, ratings.num_items)
-    matrix = csr_matrix((residual, (user, item)), shape=shape)
-    k = min(rank, min(shape) - 1)
-    start = np.random.default_rng(0).standard_normal(min(shape))  # svds would draw another one in every call
+    matrix = csr_matrix((residual, (user, item)), shape=(ratings.num_users, ratings.num_items))
+    rows = matrix if learn_from is None else matrix[learn_from]
+    k = min(rank, min(rows.shape) - 1)
+    start = np.random.default_rng(0).standard_normal(min(rows.shape))  # svds would draw another one in every call
     try:
-        left_vectors, singular, right_vectors = svds(matrix, k=k, v0=start)
+        _, _, right_vectors = svds(rows, k=k, v0=start)
     except (ArpackError, ValueError) as error:
         raise DataError(
             f"fill_gaps: ratings must come from two or more users and differ, got {ratings.num_users} users, ratings from "
             f"{value.min():g} to {value.max():g} that cannot be factorised ({error})"
         ) from error
     chosen = np.sort(np.argsort(-item_counts, stable=True)[:num_items])
-    filled = mean + user_effect[:, None] + item_effect[chosen] + (left_vectors * singular) @ right_vectors[:, chosen]
+    filled = mean + user_effect[:, None] + item_effect[chosen] + (matrix @ right_vectors.T) @ right_vectors[:, chosen]
     column = np.full(ratings.num_items, -1)
     column[chosen] = np.arange(num_items)
     known = column[item] >= 0

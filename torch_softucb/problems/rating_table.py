@@ -3,7 +3,7 @@
 import os
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,7 @@ def load_rating_table(
     *,
     num_items: int = 40,
     columns: Sequence[str] = COLUMNS,
+    learn_from: Callable[[int], NDArray[np.int64]] | None = None,
 ) -> NDArray[np.float64]:  # (users, num_items)
     """Load ratings of the most-rated items as a table without gaps, scaled to [0, 1].
 
@@ -82,6 +83,8 @@ def load_rating_table(
             rated all items are kept.
         num_items: number of items.
         columns: names of the columns, for :func:`load_ratings`.
+        learn_from: function that returns, given the number of users, those from whom the values of gaps are learned; by
+            default all users.
 
     Raises:
         DataError: the file cannot be found or read, or has fewer items.
@@ -91,8 +94,11 @@ def load_rating_table(
     if "jester-data-1.csv" in names:
         return load_jester(place, num_items=num_items)
     if place.is_dir() or names[0] == "u.data" or names[0].endswith(".dat"):
-        return fill_gaps(load_movielens(place), num_items=num_items)
-    return fill_gaps(load_ratings(place, columns=columns), num_items=num_items)
+        ratings = load_movielens(place)
+    else:
+        ratings = load_ratings(place, columns=columns)
+    users = None if learn_from is None else learn_from(ratings.num_users)
+    return fill_gaps(ratings, num_items=num_items, learn_from=users)
 
 
 def _read_frame(where: str, file: Path) -> Any:

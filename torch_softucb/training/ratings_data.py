@@ -16,9 +16,8 @@ from torch_softucb.training.problem_data import PoolDataModule
 class RatingsDataModule(PoolDataModule):
     """Data module of a table of ratings: one bandit per user, one arm per item, with the user's rating as mean reward.
 
-    Ratings are scaled to [0, 1], and gaps are filled by matrix factorisation. The features of an item are principal
-    components of its ratings by the training users. Gaps are filled from all users, so the features also depend a little on
-    users of validation and test; tables without gaps do not have this leak.
+    Ratings are scaled to [0, 1], and gaps are filled by matrix factorisation. The factors, and the features of an item, which
+    are principal components of its ratings, come from the training users alone.
 
     Args:
         path: a ``.csv`` or ``.parquet`` file with one rating per row, or a folder of MovieLens or Jester; see
@@ -55,7 +54,9 @@ class RatingsDataModule(PoolDataModule):
         num_items = check_integer(where, "num_items", num_items, low=2)
         components = check_integer(where, "dim", dim, low=1)
         noise_std = check_number(where, "noise_std", noise_std, low=0.0)
-        table = load_rating_table(path, num_items=num_items, columns=columns)
+        table = load_rating_table(
+            path, num_items=num_items, columns=columns, learn_from=lambda count: self.split(count)["train"].numpy()
+        )
         train = self.split(len(table))["train"].numpy()
         most = min(num_items - 1, len(train))
         if components > most:
