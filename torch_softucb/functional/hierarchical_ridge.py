@@ -12,7 +12,7 @@ and the maximisation step
     c = mean of y - x . mu_u,     s^2 = E sum (y - c - x . theta_u)^2 / n.
 
 Few users do not determine Sigma. The term k T, which counts as much as k = d / 2 users, comes from a penalty of
--k (log det Sigma + tr Sigma^-1 T) / 2 on the evidence; the sum of both never decreases. T = tau^2 diag(1 / mean x_j^2), where
+-k (log det Sigma + tr Sigma^-1 T) / 2 on the evidence; the sum of both never decreases. T = tau^2 diag(1 / mean x_j^2), and
 tau^2 is the variance of theta around the model without users for features of mean square 1, estimated once at the start
 (:func:`evidence_scales`). So no unit matters: rewards a y + k lead to a m, a^2 Sigma, a s and a c + k, and a feature in
 another unit changes only its own row and column.
@@ -133,7 +133,7 @@ def _evidence_prior(sums: RegressionSums) -> HierarchicalRidge:
 
 
 def _start(given: RegressionSums) -> _Model:
-    """Return the model without users, and the variance around it that a theta of each user explains, equal in all features."""
+    """Return the model without users, and the variance around it that a theta of each user explains."""
     unit = (given.gram.sum(0).diagonal() / given.num_observations.sum()).sqrt()
     unit = torch.where(unit > 0, unit, torch.ones_like(unit))
     sums = given._replace(
@@ -144,8 +144,8 @@ def _start(given: RegressionSums) -> _Model:
     n, mean_y = total.num_observations, total.sum_y / total.num_observations
     if not bool(common.noise_std.isfinite()):
         raise ValueError(
-            f"evidence_prior: rewards must differ, got {float(mean_y):g} in all {int(n)} observations; nothing can be learned "
-            "from them"
+            f"evidence_prior: rewards must differ, got {float(mean_y):g} in all {int(n)} observations; nothing can be "
+            "learned from them"
         )
     if bool(total.energy - n * mean_y.square() < _DIGITS * total.energy):
         raise ValueError(

@@ -16,8 +16,8 @@ from torch_softucb.training.problem_data import PoolDataModule
 class RatingsDataModule(PoolDataModule):
     """Data module of a table of ratings: one bandit per user, one arm per item, with the user's rating as mean reward.
 
-    Ratings are scaled to [0, 1], and gaps are filled by matrix factorisation. The factors, and the features of an item, which
-    are principal components of its ratings, come from the training users alone.
+    Ratings are scaled to [0, 1], and gaps are filled by matrix factorisation. The factors, and the features of an item
+    (principal components of its ratings), come from the training users alone.
 
     Args:
         path: a ``.csv`` or ``.parquet`` file with one rating per row, or a folder of MovieLens or Jester; see
