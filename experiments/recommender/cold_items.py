@@ -9,7 +9,9 @@ mean.
 Exploration is learned on old films, of which some are treated as if they were new, and played on those that are new.
 """
 
+import csv
 import gzip
+import io
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,17 +52,23 @@ def load_facts(folder: Path) -> FilmFacts:
         for file in (folder / name, folder / f"{name}.gz"):
             if file.exists():
                 raw = file.read_bytes()
-                text = (gzip.decompress(raw) if file.suffix == ".gz" else raw).decode("latin-1")
-                return _parse(text.splitlines(), name, separator)
+                encoding = "utf-8" if name.endswith(".csv") else "latin-1"
+                text = (gzip.decompress(raw) if file.suffix == ".gz" else raw).decode(encoding)
+                return _parse(_rows(text, separator), name)
     raise DataError(f"load_facts: {folder} must contain one of {', '.join(_FILES)}, or a .gz of it")
 
 
-def _parse(lines: list[str], name: str, separator: str) -> FilmFacts:
+def _rows(text: str, separator: str) -> list[list[str]]:
+    if separator == ",":
+        return list(csv.reader(io.StringIO(text, newline="")))[1:]  # without the header
+    return [line.split(separator) for line in text.replace("\r\n", "\n").split("\n") if line]
+
+
+def _parse(rows: list[list[str]], name: str) -> FilmFacts:
     ids, years = [], []
     genres: list[list[Any]] = []
-    for line in lines[1:] if name.endswith(".csv") else lines:
-        parts = line.split(separator)
-        year = re.search(r"\((\d{4})\)", line)
+    for parts in rows:
+        year = re.search(r"\((\d{4})\)", parts[1])
         ids.append(int(parts[0]))
         years.append(float(year.group(1)) if year else np.nan)
         genres.append([int(flag) for flag in parts[-_GENRES:]] if name == "u.item" else parts[-1].split("|"))

@@ -10,17 +10,18 @@ from experiments.recommender.cold_items import Sizes, cold_items, load_facts, pr
 from tests.experiments.recommender.cases import facts, ratings
 from torch_softucb.errors import DataError
 
+ENCODINGS = {"u.item": "latin-1", "movies.dat": "latin-1", "movies.csv": "utf-8"}
 FILES = {
     "u.item": "7|Heat (1995)|01-Jan-1995||http://|" + "|".join("1" if i in (1, 6) else "0" for i in range(19)) + "\n",
-    "movies.dat": "7::Heat (1995)::Action|Crime\n",
-    "movies.csv": 'movieId,title,genres\n7,"Heat, The (1995)",Action|Crime\n',
+    "movies.dat": "7::Cité (1995)::Action|Crime\n",
+    "movies.csv": 'movieId,title,genres\n7,"Heat, The Å (1995)",Action|Crime\n',
 }
 
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", FILES)
 def test_facts_of_the_three_formats(name, packed, tmp_path):
-    text = FILES[name].encode("latin-1")
+    text = FILES[name].encode(ENCODINGS[name])
     file = tmp_path / (f"{name}.gz" if packed else name)
     file.write_bytes(gzip.compress(text) if packed else text)
     found = load_facts(tmp_path)
