@@ -45,6 +45,7 @@ def test_a_table_s_rewards_are_its_own_though_ids_repeat(tmp_path):
         ({"propensity": [0.5, 1.5]}, r"propensity must be in \(0, 1\], got 1.5 in row 1"),
         ({"propensity": [0.5, 0.0]}, r"propensity must be in \(0, 1\], got 0.0 in row 1"),
         ({"propensity": [0.5, None]}, "column propensity must have a number everywhere, got 1 nulls, the first in row 1"),
+        ({"propensity": [None, None]}, "column propensity must have numbers, got none; leave the column out"),
         ({"propensity": [0.5, float("nan")]}, r"propensity must be in \(0, 1\], got NaN in row 1"),
         ({"arm": [0, None]}, "column arm must have a number everywhere, got 1 nulls"),
         (

@@ -131,6 +131,8 @@ def _check_names(where: str, present: Collection[str], needed: Collection[str]) 
 def _numbers(where: str, name: str, column: pa.Array) -> NDArray[Any]:  # (n,)
     dtype: Any = SCALAR_COLUMNS.get(name, np.float64 if name == "reward" else np.int64)
     nulls = dtype is np.float64 and name != "propensity"
+    if name == "propensity" and len(column) and column.null_count == len(column):
+        raise ValueError(f"{where}: column propensity must have numbers, got none; leave the column out if they are unknown")
     _check_numbers(where, name, column, whole=dtype is np.int64, nulls=nulls)
     values: NDArray[Any] = pc.cast(column, pa.from_numpy_dtype(dtype)).to_numpy(zero_copy_only=False)
     nan = np.isnan(values) & ~column.is_null().to_numpy(zero_copy_only=False) if name in _NOT_NAN else np.zeros(0, bool)
