@@ -15,7 +15,8 @@ policy may have made the decisions.
 3. Estimate the gain, by simulation and by off-policy evaluation on decisions that it did not learn from.
 
 Writes policy.safetensors (the learned SoftUCB), recommended.safetensors (what the report recommends to deploy: greedy, tuned
-LinUCB or the same SoftUCB), report.md and regret.png. load_policy reads both, with the statistics of the whole log.
+LinUCB or the same SoftUCB; no file if it recommends to keep the logging policy), report.md and regret.png. load_policy reads
+both, with the statistics of the whole log.
 """
 
 import argparse
@@ -140,14 +141,19 @@ def main(argv: list[str] | None = None) -> LearnedFromLog:
         args.out.mkdir(parents=True, exist_ok=True)
         notes = {"horizon": result.horizon, "log": args.log.name}
         save_policy(args.out / "policy.safetensors", result.policy, notes=notes)
-        save_policy(args.out / "recommended.safetensors", recommended(result), notes=notes)
+        deploy = recommended(result)
+        if deploy is None:  # a file of an earlier run would be mistaken for this one's
+            (args.out / "recommended.safetensors").unlink(missing_ok=True)
+        else:
+            save_policy(args.out / "recommended.safetensors", deploy, notes=notes)
         regret_by_beta(result).savefig(args.out / "regret.png", dpi=120)
         (args.out / "report.md").write_text(log_report(result, source=f"`{args.log.name}`"))
     except (ValueError, TypeError, OSError, OverflowError, ImportError, NumericalError, JournalError) as error:
         print(f"learn_from_log: {error}", file=sys.stderr)
         raise SystemExit(2) from error
     console.print(summary(result), highlight=False)
-    for name in ("policy.safetensors", "recommended.safetensors", "report.md", "regret.png"):
+    recommends = () if deploy is None else ("recommended.safetensors",)
+    for name in ("policy.safetensors", *recommends, "report.md", "regret.png"):
         console.print(f"Written: {args.out / name}", soft_wrap=True)
     return result
 

@@ -88,8 +88,9 @@ def test_the_recommendation_follows_the_regrets(learned, greedy, tuned, sentence
         changed = result._replace(value=result.value._replace(model_gain=gain))
         assert f"with the learned model {proof} what was logged" in recommendation(changed)
     gain = result.value.model_gain._replace(low=torch.tensor(-0.2), high=torch.tensor(-0.1))
-    worse = recommendation(result._replace(value=result.value._replace(model_gain=gain)))
-    assert worse.startswith("Keep the logging policy: the greedy policy with the learned model does worse")
+    worse = result._replace(value=result.value._replace(model_gain=gain))
+    assert recommendation(worse).startswith("Keep the logging policy: the greedy policy with the learned model does worse")
+    assert recommended(worse) is None
     assert recommendation(result._replace(value=None)).endswith("is not known without off-policy evaluation.")
     policy = recommended(result)
     if "SoftUCB" in sentence:

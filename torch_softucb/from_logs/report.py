@@ -34,8 +34,10 @@ def log_report(result: LearnedFromLog, *, source: str, figure: str = "regret.png
     return "\n\n".join(parts) + "\n"
 
 
-def recommended(result: LearnedFromLog) -> BanditPolicy:
-    """Return the policy that :func:`recommendation` names, with the statistics of the whole log."""
+def recommended(result: LearnedFromLog) -> BanditPolicy | None:
+    """Return the policy that :func:`recommendation` names, with the statistics of the log; None for the logging policy."""
+    if _is_worse_than_logged(result):
+        return None
     best = _best(result)
     if best == LEARNED:
         return result.policy
@@ -50,6 +52,10 @@ def recommended(result: LearnedFromLog) -> BanditPolicy:
 def _explorer(result: LearnedFromLog) -> str:
     """Return the better of the policies that explore: SoftUCB, unless the tuned LinUCB is significantly better."""
     return TUNED if mean_interval(result.regret[LEARNED] - result.regret[TUNED]).low > 0 else LEARNED
+
+
+def _is_worse_than_logged(result: LearnedFromLog) -> bool:
+    return result.value is not None and bool(result.value.model_gain.high < 0)
 
 
 def _best(result: LearnedFromLog) -> str:
@@ -79,7 +85,7 @@ def recommendation(result: LearnedFromLog) -> str:
         return f"{deploy}; whether it beats what was logged is not known without off-policy evaluation."
     gain = result.value.model_gain
     share = f"{gain.value:+.3g} ({gain.low:+.3g} to {gain.high:+.3g}) per decision"
-    if gain.high < 0:
+    if _is_worse_than_logged(result):
         return f"Keep the logging policy: the greedy policy with the learned model does worse, {share}."
     proof = "beats" if gain.low > 0 else "is not shown to beat"
     return f"{deploy}; the greedy policy with the learned model {proof} what was logged, {share}."
