@@ -13,7 +13,8 @@ def test_memory_and_files_agree(per_user, tmp_path, seeded):
     log, _ = random_log(200, 5, 3, seeded, bandits=3)
     write(log, tmp_path / "log")
     memory, files = (log_data(each, per_user=per_user, engine="local", seed=0) for each in (log, tmp_path / "log"))
-    for one, two in ((memory.summary(), files.summary()), (memory.past(0.25), files.past(0.25))):
+    pairs = ((memory.summary(), files.summary()), *zip(memory.summaries(0.25), files.summaries(0.25), strict=True))
+    for one, two in pairs:
         assert one.names.tolist() == two.names.tolist() == ([0, 1, 2] if per_user else [-1])
         assert one.decisions == two.decisions
         torch.testing.assert_close(one.sums.gram, two.sums.gram, rtol=0, atol=1e-10)
@@ -24,4 +25,4 @@ def test_shares_are_checked(tmp_path, seeded):
     write(log, tmp_path / "log")
     for each in (log, tmp_path / "log"):
         with pytest.raises(ValueError, match=r"share must be in \(0, 1\)"):
-            log_data(each, per_user=True, engine="local", seed=0).past(1.0)
+            log_data(each, per_user=True, engine="local", seed=0).summaries(1.0)

@@ -150,5 +150,12 @@ def test_ray_gives_the_same_numbers(tmp_path, seeded):
         log, _ = random_log(400, 5, 3, seeded, bandits=4)
         write(log, tmp_path / "log")
         same(summarise_log(tmp_path / "log", sample=30, engine="ray"), summarise_log(tmp_path / "log", sample=30), atol=0)
+        write(log._replace(arm=torch.where(log.id == log.id[350], -1, log.arm)), tmp_path / "bad")
+        errors = []
+        for engine in ("local", "ray"):
+            with pytest.raises(ValueError, match="arm must be at least 0, got -1 in row") as found:
+                summarise_log(tmp_path / "bad", engine=engine)
+            errors.append(str(found.value))
+        assert errors[0] == errors[1]
     finally:
         ray.shutdown()

@@ -127,8 +127,8 @@ def learn_from_log(
     evaluates off-policy on decisions that the evaluated policy did not learn from.
 
     Args:
-        log: decisions made by any policy; or a folder of Parquet files, or several files, which are streamed three times
-            and may be larger than memory.
+        log: decisions made by any policy; or a folder of Parquet files, or several files, which are streamed twice, once to
+            learn and once to evaluate, and may be larger than memory.
         horizon: number of rounds T over which the policy should perform well when it starts without observations.
         share: share of the decisions, the earlier ones, that the policy learns from for off-policy evaluation; the later
             ones evaluate it. The returned policy has learned from all decisions.
@@ -153,7 +153,7 @@ def learn_from_log(
     check_integer(where, "horizon", horizon, low=1)
     check_choice(where, "noise", noise, NOISES)
     data = log_data(log, per_user=per_user, engine=engine, seed=seed)
-    summary, past = data.summary(), data.past(share)
+    past, summary = data.summaries(share)
     if bool((summary.names >= 0).any()):
         if bool((summary.names < 0).any()):
             raise ValueError(

@@ -8,7 +8,7 @@ from torch_softucb.from_logs.evaluate import LogValue, evaluate_on_log, split_lo
 from torch_softucb.from_logs.posterior import ProblemPosterior
 from torch_softucb.from_logs.stream import Source
 from torch_softucb.from_logs.stream_evaluation import evaluate_stream
-from torch_softucb.from_logs.summary import LogSummary, summarise_log, summary_in_memory
+from torch_softucb.from_logs.summary import LogSummary, summarise_log, summarise_shares, summary_in_memory
 from torch_softucb.policies import SoftUCBPolicy
 from torch_softucb.recommend import LoggedDecisions
 
@@ -20,8 +20,8 @@ class LogData(Protocol):
         """Return the summary of all decisions."""
         ...
 
-    def past(self, share: float) -> LogSummary:
-        """Return the summary of the earlier decisions; from then on, :meth:`value` uses the later ones."""
+    def summaries(self, share: float) -> tuple[LogSummary, LogSummary]:
+        """Return the summaries of the earlier and of all decisions; from then on, :meth:`value` uses the later ones."""
         ...
 
     def can_evaluate(self, summary: LogSummary) -> bool:
@@ -60,9 +60,9 @@ class _InMemory:
     def summary(self) -> LogSummary:
         return summary_in_memory(self.log)
 
-    def past(self, share: float) -> LogSummary:
+    def summaries(self, share: float) -> tuple[LogSummary, LogSummary]:
         self.share = share
-        return summary_in_memory(split_log(self.log, share=share)[0])
+        return summary_in_memory(split_log(self.log, share=share)[0]), self.summary()
 
     def can_evaluate(self, summary: LogSummary) -> bool:
         return True
@@ -78,11 +78,11 @@ class _Files:
         self.source, self.per_user, self.engine, self.seed, self.share = source, per_user, engine, seed, 0.5
 
     def summary(self) -> LogSummary:
-        return self._summary((0.0, 1.0))
+        return summarise_log(self.source, per_bandit=self.per_user, seed=self.seed, engine=self.engine)
 
-    def past(self, share: float) -> LogSummary:
+    def summaries(self, share: float) -> tuple[LogSummary, LogSummary]:
         self.share = check_number("learn_from_log", "share", share, low=0.0, high=1.0, open_low=True)
-        return self._summary((0.0, share))
+        return summarise_shares(self.source, share, per_bandit=self.per_user, seed=self.seed, engine=self.engine)
 
     def can_evaluate(self, summary: LogSummary) -> bool:
         return summary.sample.has_propensities
@@ -97,6 +97,3 @@ class _Files:
             per_bandit=self.per_user,
             engine=self.engine,
         )
-
-    def _summary(self, share: tuple[float, float]) -> LogSummary:
-        return summarise_log(self.source, per_bandit=self.per_user, seed=self.seed, share=share, engine=self.engine)

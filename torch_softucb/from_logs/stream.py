@@ -1,13 +1,15 @@
 """Decisions of a Parquet dataset in batches, so that a log may be larger than memory.
 
-A dataset is cut into parts, one row group each. A function is applied to every part, in this process or by ray, and its
+A dataset is cut into parts, one row group each. A function is applied to every part, in this process or by Ray Data, and its
 results are merged in the order of the dataset. So the result does not depend on the engine, not even by rounding.
 """
 
 import importlib
 import importlib.util
 import os
+import pickle
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,7 +23,6 @@ from torch_softucb.recommend.log.logged_decisions import check_decision_rows, ga
 ENGINES = ("local", "ray")
 _ROWS = 1 << 15  # rows per batch
 _BATCH_BYTES = 1 << 28  # of the tensors of a batch
-_WAITING = 8  # parts that ray may work on before their results are merged
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]  # a folder of Parquet files, or files
 Result = TypeVar("Result")
@@ -177,8 +178,8 @@ def map_parts(
         where: function that error messages begin with.
         function: called with one part; ray needs a module's function, or a ``functools.partial`` of one.
         parts: parts of a dataset.
-        engine: ``local``, one part after the other in this process; or ``ray``, in the processes of the running ray
-            cluster, or of one that is started on this machine.
+        engine: ``local``, one part after the other in this process; or ``ray``, by Ray Data in the processes of the running
+            Ray cluster, or of one that is started on this machine.
     """
     check_choice(where, "engine", engine, ENGINES)
     if engine == "local":
@@ -191,17 +192,24 @@ def map_parts(
 
 def _map_with_ray(function: Callable[[LogPart], Result], parts: Sequence[LogPart]) -> Iterator[Result]:
     ray: Any = importlib.import_module("ray")
+    data: Any = importlib.import_module("ray.data")
     if not ray.is_initialized():
         ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False)
-    run = ray.remote(max_retries=0)(_call)
-    waiting: list[Any] = []
-    for part in parts:
-        waiting.append(run.remote(function, tuple(part)))
-        if len(waiting) == _WAITING:
-            yield ray.get(waiting.pop(0))
-    yield from (ray.get(each) for each in waiting)
+    rows = data.from_items([part._asdict() for part in parts], override_num_blocks=len(parts))
+    rows.context.execution_options.preserve_order = True
+    rows.context.enable_progress_bars = False
+    for row in rows.map(partial(_call, function)).iter_rows():
+        result = pickle.loads(row["result"])  # written by _call
+        if isinstance(result, Exception):
+            raise result
+        yield result
 
 
-def _call(function: Callable[[LogPart], Result], part: tuple[Any, ...]) -> Result:
+def _call(function: Callable[[LogPart], Result], row: dict[str, Any]) -> dict[str, Any]:
+    """Return the pickled result of a part, or its exception, which Ray Data would replace by one of its own."""
     torch.set_num_threads(1)
-    return function(LogPart(*part))
+    try:
+        result: Any = function(LogPart(**row))
+    except Exception as error:
+        result = error
+    return {"result": pickle.dumps(result)}

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_integer
+from torch_softucb.checks import check_integer, check_number
 from torch_softucb.from_logs.candidates import ItemTable, features_by_id, item_table
 from torch_softucb.from_logs.stream import LogBatch, LogPart, Source, log_parts, map_parts, part_batches
 from torch_softucb.from_logs.sums import user_sums
@@ -16,6 +16,7 @@ from torch_softucb.recommend.log.logged_decisions import concatenated
 from torch_softucb.rng import stream_key, uniforms
 
 _WHERE = "summarise_log"
+_SAMPLE = 10_000  # decisions that are kept
 _MOST_ITEMS = 1 << 20  # distinct items that are kept
 
 
@@ -51,7 +52,7 @@ def summarise_log(
     source: Source,
     *,
     per_bandit: bool = True,
-    sample: int = 10_000,
+    sample: int = _SAMPLE,
     seed: int = 0,
     share: tuple[float, float] = (0.0, 1.0),
     engine: str = "local",
@@ -82,13 +83,37 @@ def summarise_log(
         >>> summary.sums.moment, summary.reward_mean, summary.decisions
         (tensor([[9.]], dtype=torch.float64), 2.5, 3)
     """
-    check_integer(_WHERE, "sample", sample, low=1)
     parts = log_parts(_WHERE, source, share=share)
+    return _summaries(parts, [len(parts)], per_bandit=per_bandit, sample=sample, seed=seed, engine=engine)[0]
+
+
+def summarise_shares(
+    source: Source, share: float, *, per_bandit: bool = True, seed: int = 0, engine: str = "local"
+) -> tuple[LogSummary, LogSummary]:
+    """Return the summaries of the first ``share`` of the rows and of all rows, from one pass; see :func:`summarise_log`."""
+    check_number(_WHERE, "share", share, low=0.0, high=1.0, open_low=True)
+    earlier = log_parts(_WHERE, source, share=(0.0, share))
+    parts = earlier + log_parts(_WHERE, source, share=(share, 1.0))
+    counts = [len(earlier), len(parts)]
+    past, whole = _summaries(parts, counts, per_bandit=per_bandit, sample=_SAMPLE, seed=seed, engine=engine)
+    return past, whole
+
+
+def _summaries(
+    parts: list[LogPart], counts: list[int], *, per_bandit: bool, sample: int, seed: int, engine: str
+) -> list[LogSummary]:
+    """Return a summary of the first n parts for every n of ``counts``."""
+    check_integer(_WHERE, "sample", sample, low=1)
     function = partial(_summarise_part, per_bandit=per_bandit, sample=sample, seed=seed)
-    merged: _Partial | None = None
-    for found in map_parts(_WHERE, function, parts, engine=engine):
+    summaries, merged = {}, None
+    for count, found in enumerate(map_parts(_WHERE, function, parts, engine=engine), 1):
         merged = found if merged is None else _merge(merged, found, sample)
-    assert merged is not None  # log_parts returns at least one part
+        if count in counts:
+            summaries[count] = _finished(merged)
+    return [summaries[count] for count in counts]
+
+
+def _finished(merged: "_Partial") -> LogSummary:
     if not len(merged.keys):
         raise ValueError(f"{_WHERE}: none of the {merged.decisions} decisions has a reward; join the rewards first")
     order = merged.numbers.argsort()
