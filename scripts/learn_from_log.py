@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from torch_softucb import NumericalError, synthetic_problem
-from torch_softucb.from_logs import LearnedFromLog, learn_from_log
+from torch_softucb.from_logs import LearnedFromLog, learn_from_log, logged_delays
 from torch_softucb.from_logs.evaluate import mean_interval
 from torch_softucb.from_logs.learn import LEARNS
 from torch_softucb.from_logs.report import log_report, recommendation, recommended, regret_by_beta
@@ -39,11 +39,14 @@ from torch_softucb.policies.serialization import save_policy
 from torch_softucb.recommend import JournalError, read_decisions
 
 DELAY_HELP = (
-    "rounds by which rewards are late in simulated worlds, or the probabilities of 0, 1, ... rounds: 0.5,0.3 (default 0)"
+    "rounds by which rewards are late in simulated worlds, or the probabilities of 0, 1, ... rounds: 0.5,0.3; or logged: as "
+    "the records of a DecisionLog say (default 0)"
 )
 
 
-def _delay(text: str) -> int | torch.Tensor:
+def _delay(text: str) -> int | torch.Tensor | str:
+    if text == "logged":
+        return text
     return torch.tensor([float(part) for part in text.split(",")], dtype=torch.float64) if "," in text else int(text)
 
 
@@ -104,7 +107,7 @@ def learn(args: argparse.Namespace) -> LearnedFromLog:
             per_user=not args.shared,
             prior="fit" if args.fit_prior else None,
             noise=args.noise,
-            delay=args.delay,
+            delay=logged_delays(args.log, per_user=not args.shared) if args.delay == "logged" else args.delay,
             engine=args.engine,
             progress=progress,
         )

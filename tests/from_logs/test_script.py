@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
+from tests.from_logs.test_delays import write as write_delayed
 from torch_softucb import synthetic_problem
 from torch_softucb.from_logs.synthetic_log import epsilon_greedy_log
 from torch_softucb.policies.serialization import load_policy
@@ -105,6 +106,15 @@ def test_errors_are_a_line(script, arguments, match, tmp_path, capsys, monkeypat
     last = capsys.readouterr().err.splitlines()[-1]
     assert re.search(match, last)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.parquet", "good.parquet"]  # nothing was written
+
+
+def test_delays_of_the_log(script, tmp_path, capsys, seeded):
+    write_delayed(tmp_path / "log", 40, 3, seeded(0))
+    command = [str(tmp_path / "log"), "--out", str(tmp_path), *TINY]
+    logged, none = (script.main([*command, "--delay", delay]) for delay in ("logged", "0"))
+    assert logged.betas != none.betas
+    with pytest.raises(SystemExit, match="2"):
+        script.main([str(tmp_path / "log" / "nothing"), "--delay", "logged", *TINY])
 
 
 def test_help_helps(script, capsys):

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from tests.from_logs.cases import random_log
+from tests.from_logs.test_delays import write as write_delayed
 from torch_softucb.cli import main
+from torch_softucb.from_logs import logged_delays
 from torch_softucb.problems import ContextualProblem
 from torch_softucb.training import LogDataModule, SoftUCBOffline, SoftUCBOnline
 
@@ -63,6 +65,14 @@ def test_a_prior_is_fitted_and_every_policy_starts_from_it(path, fit):
     with_prior, without = (e.play(model.policy, horizon=6).regret for e in (episode, replace(episode, start=None)))
     assert not with_prior.equal(without)
     assert LogDataModule(path=path, **SIZES).episode("train", 0, 8).start is None
+
+
+def test_delays_of_the_log(tmp_path, seeded):
+    write_delayed(tmp_path, 40, 3, seeded(0))
+    data = LogDataModule(path=str(tmp_path), delay="logged", **SIZES)
+    torch.testing.assert_close(data.problems("train", 0, 2).delay, logged_delays(tmp_path).float())
+    with pytest.raises(ValueError, match="delay must be one of 'logged'"):
+        LogDataModule(path=str(tmp_path), delay="late", **SIZES)
 
 
 def test_the_online_trainer_starts_from_the_prior_too(path, fit):

@@ -136,7 +136,8 @@ def learn_from_log(
         prior: prior that every bandit of the policy starts from; ``"fit"`` fits one to the users of the earlier decisions
             (:func:`fit_prior`). By default theta starts at 0 with ``ridge_alpha``.
         noise: noise of the simulated worlds, ``gaussian`` or ``empirical``, drawn from the residuals of the log.
-        delay: rounds by which rewards are late in simulated worlds, or the probabilities of 0, 1, ... rounds.
+        delay: rounds by which rewards are late in simulated worlds, or the probabilities of 0, 1, ... rounds, such as
+            those of :func:`logged_delays`.
         steps: number of optimiser steps for learning beta.
         trajectories: number of trajectories per step.
         problems: number of drawn problems on which regret is measured; beta was learned on others.

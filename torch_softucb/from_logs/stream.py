@@ -206,7 +206,7 @@ def _map_with_ray(function: Callable[[LogPart], Result], parts: Sequence[LogPart
 
 
 def _call(function: Callable[[LogPart], Result], row: dict[str, Any]) -> dict[str, Any]:
-    """Return the pickled result of a part, or its exception, which Ray Data would replace by one of its own."""
+    """Return the pickled result of a part, or its exception, which Ray Data would replace by another."""
     torch.set_num_threads(1)
     try:
         result: Any = function(LogPart(**row))

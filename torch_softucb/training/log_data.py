@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_choice, check_integer, check_number
+from torch_softucb.from_logs.delays import logged_delays
 from torch_softucb.from_logs.posterior import fit_posterior
 from torch_softucb.from_logs.prior import fit_prior
 from torch_softucb.from_logs.source import log_data
@@ -29,7 +30,8 @@ class LogDataModule(EpisodeDataModule):
         stream: read Parquet files in batches, for a folder of files that is larger than memory.
         per_user: one theta per bandit id of the log; False takes all decisions as those of one bandit.
         noise: noise of the rewards, ``gaussian`` or ``empirical``, drawn from the residuals of the log.
-        delay: number of rounds by which rewards are late, or the probabilities of 0, 1, ... rounds.
+        delay: number of rounds by which rewards are late, or the probabilities of 0, 1, ... rounds; or ``logged``, which
+            estimates them from the records of a DecisionLog (:func:`~torch_softucb.from_logs.logged_delays`).
         prior: ``fit`` fits a prior to the users of the log (:func:`~torch_softucb.fit_prior`), from which all trajectories
             start. Give :attr:`prior` to the policy that you deploy, too. By default theta starts at 0.
         num_arms: candidates per round if the log does not contain any.
@@ -48,7 +50,7 @@ class LogDataModule(EpisodeDataModule):
         stream: bool = False,
         per_user: bool = True,
         noise: str = "gaussian",
-        delay: int | list[float] = 0,
+        delay: int | list[float] | Literal["logged"] = 0,
         prior: Literal["fit"] | None = None,
         num_arms: int = 50,
         **sizes: Any,
@@ -56,7 +58,10 @@ class LogDataModule(EpisodeDataModule):
         super().__init__(**sizes)
         where = "LogDataModule"
         check_choice(where, "noise", noise, NOISES)
-        self.noise, self.delay = noise, _delay(where, delay)
+        if isinstance(delay, str):
+            check_choice(where, "delay", delay, ("logged",))
+        self.noise = noise
+        self.delay = logged_delays(path, per_user=per_user) if isinstance(delay, str) else _delay(where, delay)
         if prior is not None:
             check_choice(where, "prior", prior, ("fit",))
         data = log_data(path if stream else read_decisions(path), per_user=per_user, engine="local", seed=self.seed)
