@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from torch_softucb import BanditProblem, synthetic_problem
+from torch_softucb import BanditProblem, contextual_problem, synthetic_problem
 from torch_softucb.cli import main
 from torch_softucb.errors import DataError
 from torch_softucb.training import ProblemDataModule, SoftUCBOffline, SoftUCBOnline
@@ -18,6 +18,11 @@ SIZES = {"trajectories": 8, "num_steps": 2, "eval_trajectories": 4}
 def _problem(count, dim=3):
     problem = synthetic_problem(num_problems=count, num_arms=4, dim=dim, generator=torch.Generator().manual_seed(0))
     return problem
+
+
+def _bernoulli():
+    items = torch.rand(4, 3, generator=torch.Generator().manual_seed(0))
+    return contextual_problem(items, means=torch.full((2, 4), 0.5), candidates=2, reward="bernoulli")
 
 
 def _rows(problem, played):
@@ -77,6 +82,16 @@ def test_a_single_problem_keeps_its_arms_in_memory_once():
     assert ProblemDataModule(problem=problem, noise_std=0.7, **SIZES).episode("test", 0, 4).problem.noise_std == 0.7
 
 
+def test_tensors_are_a_problem():
+    problem = _problem(10)
+    data = ProblemDataModule(arms=problem.arms, means=problem.means, noise_std=0.3, **SIZES)
+    want = ProblemDataModule(problem=problem, noise_std=0.3, **SIZES)
+    for one, two in ((each.episode("train", 0, 8).problem for each in (data, want)),):
+        assert one.means.equal(two.means)
+        assert one.arms.equal(two.arms)
+        assert one.noise_std == two.noise_std == 0.3
+
+
 def test_it_trains_and_validates_from_python(fit):
     model = SoftUCBOffline(dim=3, horizon=12)
     trainer = fit(model, ProblemDataModule(problem=_problem(10), **SIZES))
@@ -123,8 +138,13 @@ def test_another_dim_than_the_policys_is_refused(fit):
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
-        ({}, ValueError, "expected problem= or path=, got neither"),
-        ({"problem": _problem(3), "path": "a.npz"}, ValueError, "expected problem= or path=, got both"),
+        ({}, ValueError, "expected problem=, arms= with means=, or path=, got none"),
+        ({"problem": _problem(3), "path": "a.npz"}, ValueError, "or path=, got problem= and path="),
+        ({"arms": torch.eye(3)}, ValueError, "or path=, got arms="),
+        ({"path": "a.npz", "means": torch.ones(3)}, ValueError, "or path=, got path= and means="),
+        ({"arms": torch.eye(3), "means": torch.ones(3)}, ValueError, "noise_std must be given with arms"),
+        ({"arms": torch.eye(3), "means": torch.ones(4), "noise_std": 0.5}, ValueError, "means"),
+        ({"problem": _bernoulli(), "noise_std": 0.1}, ValueError, "noise_std goes with Gaussian rewards, got 0.1 with bern"),
         ({"path": "a.npz"}, ValueError, "noise_std must be given with path"),
         ({"path": "nowhere.npz", "noise_std": 0.5}, DataError, "nowhere.npz cannot be read"),
         ({"problem": _problem(3), "noise_std": -1.0}, ValueError, "noise_std must be in"),

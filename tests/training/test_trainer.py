@@ -1,5 +1,7 @@
 """trainer_for and the printed summary."""
 
+import itertools
+
 import lightning as L
 import pytest
 import torch
@@ -56,3 +58,18 @@ def test_wrong_batches_are_refused_with_the_right_call(tmp_path, monkeypatch):
         trainer.fit(SoftUCBOffline(dim=3, horizon=5), [problem, torch.ones(3)])
     with pytest.raises(ValueError, match=r"means of shape \(B, K\)"):
         trainer.fit(SoftUCBOffline(dim=3, horizon=5), [problem[0]])
+    for nothing in ([], iter([])):
+        with pytest.raises(ValueError, match=r"expected at least one batch of problems, got none; use trainer\.fit"):
+            trainer.fit(SoftUCBOffline(dim=3, horizon=5), nothing)
+    with pytest.raises(TypeError, match=r"Trainer\.fit: expected problems, got int; use trainer\.fit\(module, problem\)"):
+        trainer.fit(SoftUCBOffline(dim=3, horizon=5), 5)
+
+
+def test_an_iterator_may_be_endless(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    problem = synthetic_problem(num_problems=4, num_arms=5, dim=3)
+    trainer = trainer_for(max_steps=3, enable_progress_bar=False)
+    trainer.fit(SoftUCBOffline(dim=3, horizon=5), itertools.repeat(problem))
+    assert trainer.global_step == 3
+    with pytest.raises(ValueError, match=r"at most 1024 batches .* without max_steps, got more; use trainer_for\(max_steps"):
+        trainer_for(enable_progress_bar=False).fit(SoftUCBOffline(dim=3, horizon=5), itertools.repeat(problem))

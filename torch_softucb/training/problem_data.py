@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_softucb.checks import check_number, check_shape
 from torch_softucb.learning.episode import stage_seed
 from torch_softucb.problems.base import BanditProblem
+from torch_softucb.problems.contextual import ContextualProblem
 from torch_softucb.problems.problem_file import load_problem
 from torch_softucb.training.data import EpisodeDataModule
 
@@ -76,9 +77,11 @@ class ProblemDataModule(PoolDataModule):
 
     Args:
         problem: one problem, or a batch of shape ``(N,)``.
+        arms: features of the arms instead, of shape ``(K, d)`` or ``(N, K, d)``, with ``means``.
+        means: mean reward of each arm, of shape ``(K,)`` or ``(N, K)``.
         path: file to load instead, ``.npz`` or ``.safetensors``, with ``arms``, ``means`` and optionally ``mask``; see
             :func:`~torch_softucb.problems.load_problem`.
-        noise_std: standard deviation of the reward noise; by default that of ``problem``. Required with ``path``.
+        noise_std: standard deviation of the reward noise; by default that of ``problem``. Required otherwise.
         held_out: share of the problems for validation, and as large a share for test, at least one each; 0 plays all
             problems in every stage.
         **sizes: ``trajectories``, ``num_steps``, ``eval_trajectories``, ``one_episode`` and ``seed`` of
@@ -97,6 +100,8 @@ class ProblemDataModule(PoolDataModule):
         self,
         *,
         problem: BanditProblem | None = None,
+        arms: Tensor | None = None,  # (K, d) or (N, K, d)
+        means: Tensor | None = None,  # (K,) or (N, K)
         path: str | None = None,
         noise_std: float | None = None,
         held_out: float = 0.2,
@@ -104,24 +109,38 @@ class ProblemDataModule(PoolDataModule):
     ) -> None:
         super().__init__(held_out=held_out, **sizes)
         where = "ProblemDataModule"
-        if (problem is None) == (path is None):
+        given = [name for name, value in (("problem", problem), ("arms", arms), ("path", path)) if value is not None]
+        if len(given) != 1 or (arms is None) != (means is None):
+            got = " and ".join(f"{name}=" for name in [*given, *(["means"] if means is not None else [])]) or "none"
             raise ValueError(
-                f"{where}: expected problem= or path=, got {'neither' if path is None else 'both'}; pass problem=problem, "
-                "or path='problem.npz' with noise_std="
+                f"{where}: expected problem=, arms= with means=, or path=, got {got}; pass problem=problem, or arms=arms, "
+                "means=means, noise_std=0.5, or path='problem.npz' with noise_std="
             )
         if noise_std is not None:
             check_number(where, "noise_std", noise_std, low=0.0)
-        if path is not None:
+        if problem is None:
             if noise_std is None:
                 raise ValueError(
-                    f"{where}: noise_std must be given with path, got None; use the rewards' standard deviation"
+                    f"{where}: noise_std must be given with {given[0]}, got None; use the rewards' standard deviation"
                 )
-            problem = load_problem(path, noise_std=noise_std)
-        elif noise_std is not None and isinstance(problem, BanditProblem):
-            problem = replace(problem, noise_std=noise_std)
+            if path is not None:
+                problem = load_problem(path, noise_std=noise_std)
+            elif arms is not None and means is not None:
+                problem = BanditProblem(arms, means, noise_std)
         if not isinstance(problem, BanditProblem):
             raise TypeError(f"{where}: problem must be a BanditProblem, got {type(problem).__name__}")
+        if noise_std is not None:
+            problem = _with_noise(where, problem, noise_std)
         fits = len(problem.batch_shape) <= 1
         check_shape(where, "means", problem.means.shape, fits, "(K,) or (N, K)")
         self.fill(problem if problem.batch_shape else problem.repeat(1))
-        self.save_hyperparameters(ignore=["problem"])
+        self.save_hyperparameters(ignore=["problem", "arms", "means"])
+
+
+def _with_noise(where: str, problem: BanditProblem, noise_std: float) -> BanditProblem:
+    if isinstance(problem, ContextualProblem) and problem.reward != "gaussian":
+        raise ValueError(
+            f"{where}: noise_std goes with Gaussian rewards, got {noise_std:g} with {problem.reward} ones, whose noise "
+            "follows from the problem"
+        )
+    return replace(problem, noise_std=noise_std)

@@ -2,7 +2,8 @@
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,17 @@ from torch_softucb.training.problem_data import ProblemDataModule
 from torch_softucb.training.runs import Run, RunGuard
 from torch_softucb.training.tags import BASELINES
 
+_MOST = 1024  # batches of an iterator that are kept
+_CALLS = "use trainer.fit(module, problem), or trainer.fit(module, [problem, ...]) with one batch of problems per step"
+
 
 def trainer_for(
     log_dir: str | Path = "lightning_logs", *, run: Run | None = None, checkpoint_every: int = 1, **trainer_kwargs: Any
 ) -> L.Trainer:
     """Build a Lightning trainer with this project's logger, dashboard, checkpoints and progress bar.
 
-    Its ``fit`` also takes a :class:`~torch_softucb.BanditProblem`, which :class:`ProblemDataModule` then serves, or a finite
-    iterable of batches of problems, one per step.
+    Its ``fit`` also takes a :class:`~torch_softucb.BanditProblem`, which :class:`ProblemDataModule` then serves, or a list
+    or an iterator of batches of problems, one per step. Of an iterator it takes the first ``max_steps`` batches.
 
     Args:
         log_dir: folder of the TensorBoard runs.
@@ -45,11 +49,19 @@ class _Trainer(L.Trainer):
 
     def fit(self, model: L.LightningModule, train_dataloaders: Any = None, *args: Any, **kwargs: Any) -> None:
         """Train on a data module, a loader, a problem or a list of problems; the other arguments are Lightning's."""
-        super().fit(model, served(train_dataloaders), *args, **kwargs)
+        super().fit(model, served(train_dataloaders, most=self.max_steps), *args, **kwargs)
 
 
-def served(data: Any) -> Any:
-    """Return problems as something that Lightning can load; everything else is returned as it is.
+def served(data: Any, *, most: int | None = -1) -> Any:
+    """Return problems as something that Lightning can load; loaders and data modules are returned as they are.
+
+    Args:
+        data: first argument of ``Trainer.fit`` after the module.
+        most: number of batches that are taken of an iterator; -1 takes all.
+
+    Raises:
+        TypeError: if Lightning could not load it either.
+        ValueError: if there are no batches, or an iterator has too many to be kept.
 
     Example:
         >>> from torch_softucb import synthetic_problem
@@ -58,14 +70,27 @@ def served(data: Any) -> Any:
         >>> len(served([synthetic_problem(num_problems=4)] * 3))
         3
     """
+    where = "Trainer.fit"
     if isinstance(data, BanditProblem):
         return ProblemDataModule(problem=data)
-    batches = list(data) if isinstance(data, Iterator | list | tuple) else []
+    if data is not None and not isinstance(data, Iterable | L.LightningDataModule):
+        raise TypeError(f"{where}: expected problems, got {type(data).__name__}; {_CALLS}")
+    if not isinstance(data, Iterator | list | tuple):
+        return data
+    limit = _MOST if most is None or most < 1 else most
+    batches = list(islice(data, limit)) if isinstance(data, Iterator) else list(data)
+    if not batches:
+        raise ValueError(f"{where}: expected at least one batch of problems, got none; {_CALLS}")
+    if isinstance(data, Iterator) and limit == _MOST and next(data, None) is not None:
+        raise ValueError(
+            f"{where}: expected at most {_MOST} batches of an iterator without max_steps, got more; use "
+            "trainer_for(max_steps=...), or a list"
+        )
     if any(isinstance(batch, BanditProblem | Episode) for batch in batches):
         for number, batch in enumerate(batches):
-            as_episode("Trainer.fit", batch, "train", number=number)
+            as_episode(where, batch, "train", number=number)
         return DataLoader(batches, batch_size=None)  # type: ignore[arg-type]  # a list is a dataset
-    return batches if isinstance(data, Iterator) else data
+    return batches
 
 
 def trainer_defaults(log_dir: str, *, run: Run | None = None, checkpoint_every: int = 1) -> dict[str, Any]:
