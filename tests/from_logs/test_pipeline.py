@@ -5,7 +5,7 @@ import torch
 
 from tests.from_logs.cases import random_log
 from tests.from_logs.test_summary import write
-from torch_softucb.from_logs import fit_prior
+from torch_softucb.from_logs import fit_prior, summary
 from torch_softucb.from_logs.evaluate import split_log
 from torch_softucb.from_logs.pipeline import GREEDY, LEARNED, TUNED, learn_from_log
 from torch_softucb.from_logs.report import log_report
@@ -80,6 +80,16 @@ def test_files_are_learned_from_as_a_log_in_memory_is(tmp_path, seeded):
     )  # float32 policy
     torch.testing.assert_close(streamed.value.logged.value, in_memory.value.logged.value, rtol=0, atol=1e-10)
     assert streamed.decisions == 400
+
+
+def test_a_streamed_log_is_counted_and_not_its_sample(tmp_path, monkeypatch, seeded):
+    monkeypatch.setattr(summary, "_SAMPLE", 50)
+    log, _ = random_log(400, 5, 3, seeded)
+    write(log._replace(reward=log.reward.masked_fill(torch.arange(400) % 4 == 0, torch.nan)), tmp_path / "log")
+    result = learn_from_log(tmp_path / "log", **TINY)
+    assert len(result.posterior.owner) == 50
+    assert (result.decisions, result.rewarded) == (400, 300)
+    assert "- 300 decisions (100 without a reward are left out), 1 bandit" in log_report(result, source="a test")
 
 
 def test_greedy_and_tuned_linucb_are_compared(seeded):

@@ -40,6 +40,7 @@ class LearnedFromLog(NamedTuple):
         policy: policy with beta and statistics learned from the whole log.
         posterior: posterior of the whole log.
         decisions: number of decisions in the log, with or without a reward.
+        rewarded: number of decisions with a reward.
         reward_mean: mean of the rewards.
         horizon: number of rounds T that beta was learned for.
         radius: beta of Eq. 5.
@@ -58,6 +59,7 @@ class LearnedFromLog(NamedTuple):
     policy: SoftUCBPolicy
     posterior: ProblemPosterior
     decisions: int
+    rewarded: int
     reward_mean: float
     horizon: int
     radius: float
@@ -190,6 +192,7 @@ def learn_from_log(
         policy=policy,
         posterior=posterior,
         decisions=summary.decisions,
+        rewarded=int(summary.sums.num_observations.sum()),
         reward_mean=summary.reward_mean,
         horizon=horizon,
         radius=settings.radius(posterior),

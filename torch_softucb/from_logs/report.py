@@ -102,7 +102,7 @@ def _credible_interval(values: Tensor, factor: float) -> str:  # (draws,)
 
 
 def _log_section(result: LearnedFromLog) -> str:
-    candidates, rewarded = result.posterior.offered, len(result.posterior.owner)
+    candidates, rewarded = result.posterior.offered, result.rewarded
     missing = "" if rewarded == result.decisions else f" ({result.decisions - rewarded} without a reward are left out)"
     bandits, size = len(result.posterior.names), candidates.rows.shape[1]
     lines = [
