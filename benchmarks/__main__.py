@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
-from benchmarks import changing, decision, recommend, rollout, scaling
+from benchmarks import changing, decision, prior, recommend, rollout, scaling
 from benchmarks.measure import Limit, Peers
 
-PARTS = ("rollout", "changing", "decision", "recommend", "scaling", "processes")
+PARTS = ("rollout", "changing", "prior", "decision", "recommend", "scaling", "processes")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -57,6 +57,8 @@ def main(argv: list[str] | None = None) -> None:
             rollout.plot(result["rollout"], args.out / "rounds.png")
     if "changing" in args.only:
         result["changing"] = changing.run(args.repeats, quick=args.quick)
+    if "prior" in args.only:
+        result["prior"] = prior.run(quick=args.quick)
     if "decision" in args.only:
         result["decision"] = decision.run(peers, args.repeats, quick=args.quick)
     peers.close()

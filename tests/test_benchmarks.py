@@ -14,7 +14,7 @@ def test_every_part_runs_and_leaves_its_figures(tmp_path, capsys):
     none = str(tmp_path / "none")
     main(["--quick", "--repeats", "1", "--batch", "32", "--limit", none, "--peers", none, "--out", str(tmp_path)])
     result = json.loads((tmp_path / "bench.json").read_text())
-    assert {"rollout", "decision", "recommend", "scaling", "threads"} <= set(result)
+    assert {"rollout", "prior", "decision", "recommend", "scaling", "threads"} <= set(result)
     assert (tmp_path / "scaling.png").stat().st_size > 10_000
     said = capsys.readouterr().out
     assert "No ratio to C" in said
