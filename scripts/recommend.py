@@ -45,9 +45,11 @@ def run_new_users(args: argparse.Namespace, folder: Path, console: Console) -> d
     """Compare all policies on new users."""
     unit, low = UNITS[args.unit]
     sizes = {"rounds": args.rounds, "candidates": args.candidates, "delay": args.delay, "epochs": args.epochs}
-    scenario = new_users(load_movielens(folder), **sizes, seed=args.seed, unit=unit, low=low)
+    raw = args.prior == "raw"
+    scenario = new_users(load_movielens(folder), **sizes, seed=args.seed, unit=unit, low=low, raw_prior=raw)
+    noise = scenario.setting.prior.noise_std / unit
     known, new = len(scenario.known), scenario.world.batch_shape[0]
-    console.print(f"{known} known users, {new} new ones, {scenario.world.num_arms} films")
+    console.print(f"{known} known users, {new} new ones, {scenario.world.num_arms} films; noise of the prior {noise:.2f}")
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("Tuning on known users", total=9)
         results = compare(scenario, lambda name: progress.advance(task))
@@ -98,6 +100,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--scenario", choices=("new-users", "cold-items"), default="new-users", help="default: new-users")
     parser.add_argument("--data", default="ml-100k", help="ml-100k, ml-1m or ml-latest-small in $SOFTUCB_DATA, or a path")
     parser.add_argument("--unit", choices=tuple(UNITS), default="share", help="unit of the rewards (default share: 0 to 1)")
+    prior_help = "ratings of the known users that the prior is fitted to (default completed, as the worlds play)"
+    parser.add_argument("--prior", choices=("completed", "raw"), default="completed", help=prior_help)
     parser.add_argument("--rounds", type=int, default=100, help="recommendations per user (default 100)")
     parser.add_argument("--candidates", type=int, default=50, help="films to choose from per recommendation (default 50)")
     parser.add_argument("--delay", type=int, default=2, help="rounds until a reward arrives (default 2)")

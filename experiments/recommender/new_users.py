@@ -32,11 +32,10 @@ class Scenario(NamedTuple):
     known: Tensor  # (users, films)
 
 
-def rating_prior(items: Tensor, ratings: Tensor) -> GaussianPrior:  # (films, d), (users, films)
+def rating_prior(items: Tensor, ratings: Tensor) -> GaussianPrior:  # (films, d), (users, films), NaN where there is none
     """Fit the prior of new users to a table of ratings."""
-    users, films = ratings.shape
-    user = torch.arange(users).repeat_interleave(films)
-    return fit_prior(items.repeat(users, 1), ratings.flatten(), user)
+    user, film = (~ratings.isnan()).nonzero(as_tuple=True)
+    return fit_prior(items[film], ratings[user, film], user)
 
 
 def completed(ratings: Tensor) -> Tensor:  # (users, films), NaN where there is none
@@ -58,6 +57,7 @@ def new_users(
     seed: int = 0,
     unit: float = 1.0,
     low: float = 0.0,
+    raw_prior: bool = False,
 ) -> Scenario:
     """Train towers on one half of the users, and make worlds of both halves.
 
@@ -70,6 +70,7 @@ def new_users(
         seed: seed of candidates, noise and draws.
         unit: rewards are ratings in [0, 1] times this number,
         low: plus this one.
+        raw_prior: fit the prior to the given ratings of the known users, not to the completed ones that the worlds play.
     """
     films = min(FILMS, data.num_items)
     raw = raw_ratings(data, films)
@@ -81,13 +82,13 @@ def new_users(
     def world(items: Tensor, means: Tensor) -> ContextualProblem:
         return contextual_problem(items, means=means, candidates=candidates, noise_std=NOISE * unit, delay=delay)
 
-    others = half // 2
+    others, rated = half // 2, low + unit * raw[:half] if raw_prior else known
     setting = Setting(
         dim=features.items.shape[1],
         horizon=rounds,
-        prior=rating_prior(features.items, known),
+        prior=rating_prior(features.items, rated),
         tuning=world(features.items, known[others:]),
-        tuning_prior=rating_prior(features.items, known[:others]),
+        tuning_prior=rating_prior(features.items, rated[:others]),
         seed=seed,
     )
     return Scenario(setting, world(features.items, new), world(features.popularity, new), features, known)

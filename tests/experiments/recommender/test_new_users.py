@@ -6,6 +6,7 @@ from experiments.recommender.new_users import by_popularity, compare, new_users
 from experiments.recommender.rows import play
 from experiments.recommender.towers import film_features, most_rated, pretrain, raw_ratings
 from tests.experiments.recommender.cases import ratings
+from torch_softucb import fit_prior
 
 SMALL = {"rounds": 4, "candidates": 5, "delay": 1, "epochs": 1}
 
@@ -54,3 +55,12 @@ def test_features_have_a_constant_and_about_unit_length():
     lengths = features.items.norm(dim=-1)
     assert 0.8 < float(lengths.mean()) < 1.2
     assert float(features.items[:, -1].std()) < 1e-6
+
+
+def test_a_prior_of_the_given_ratings_uses_those_of_the_known_users_only():
+    raw = new_users(ratings(), **SMALL, raw_prior=True)
+    items, known = raw.features.items, raw_ratings(ratings(), 30)[:12]
+    user, film = (~known.isnan()).nonzero(as_tuple=True)
+    want = fit_prior(items[film], known[user, film], user)
+    torch.testing.assert_close(raw.setting.prior.mean, want.mean)
+    assert raw.setting.prior.noise_std == want.noise_std != new_users(ratings(), **SMALL).setting.prior.noise_std
