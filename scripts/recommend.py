@@ -1,7 +1,7 @@
 """Exploration in a recommender, on MovieLens: new users, and films that are new.
 
     SOFTUCB_DATA=... python scripts/recommend.py                    # ml-100k, under a minute
-    SOFTUCB_DATA=... python scripts/recommend.py --data ml-1m       # 5 minutes
+    SOFTUCB_DATA=... python scripts/recommend.py --data ml-1m       # under a minute, too
     SOFTUCB_DATA=... python scripts/recommend.py --scenario cold-items
 
 New users: a two-tower model is trained on the ratings of one half of the users. The other half are new users, each with a
