@@ -24,5 +24,7 @@ def test_shares_are_checked(tmp_path, seeded):
     log, _ = random_log(20, 5, 3, seeded)
     write(log, tmp_path / "log")
     for each in (log, tmp_path / "log"):
+        with pytest.raises(ValueError, match="engine must be one of 'local', 'ray', got 'spark'"):
+            log_data(each, per_user=True, engine="spark", seed=0)
         with pytest.raises(ValueError, match=r"share must be in \(0, 1\)"):
             log_data(each, per_user=True, engine="local", seed=0).summaries(1.0)

@@ -12,7 +12,7 @@ from torch_softucb.checks import check_choice, check_integer
 from torch_softucb.from_logs._checks import check_dense_ids
 from torch_softucb.from_logs.evaluate import LogValue, greedy_of, start_of, warm_start
 from torch_softucb.from_logs.learn import learn_beta
-from torch_softucb.from_logs.posterior import ProblemPosterior, fit_posterior, radius
+from torch_softucb.from_logs.posterior import ProblemPosterior, fit_posterior, misfit, radius
 from torch_softucb.from_logs.prior import fit_prior
 from torch_softucb.from_logs.simulate import Key, baselines, logged_regret, simulated_regret
 from torch_softucb.from_logs.source import LogData, log_data
@@ -28,7 +28,6 @@ from torch_softucb.rng import mixed_seed
 LEARNED = "SoftUCB, learned beta"
 GREEDY = "greedy"
 TUNED = "LinUCB, best fixed beta"
-MISFIT = -0.05  # share of the variance below which x . theta predicts worse than the mean reward does
 _TUNING = 1  # mixed into the seed of the problems that LinUCB is tuned on
 _GRID = (1 / 8, 1 / 4, 1 / 2, 2**-0.5, 2**0.5, 2, 4, 8)  # multiples of the learned beta in the regret curve
 
@@ -180,8 +179,8 @@ def learn_from_log(
         progress=progress or (lambda stage, total: None),
     )
     posterior = settings.fit_posterior(summary)
-    if posterior.explained < MISFIT:
-        warnings.warn(f"{where}: {misfit(posterior)}", stacklevel=2)
+    if (problem := misfit(posterior)) is not None:
+        warnings.warn(f"{where}: {problem}", stacklevel=2)
     policy, betas = _learn_policy(posterior, settings, stage="Learning beta")
     value, earlier_beta = None, betas[-1]
     if posterior.offered.known and data.can_evaluate(summary):
@@ -203,14 +202,6 @@ def learn_from_log(
         logged=_logged(posterior, settings),
         earlier_beta=earlier_beta,
         value=value,
-    )
-
-
-def misfit(posterior: ProblemPosterior) -> str:
-    """Describe a model that predicts worse than a constant would, and what to do."""
-    return (
-        f"x . theta explains {posterior.explained:.0%} of the variance of the rewards, so a constant would predict better; "
-        "rewards have an offset that the features cannot express: add a constant feature, or use prior='fit'"
     )
 
 

@@ -18,6 +18,7 @@ from torch_softucb.recommend import LoggedDecisions
 from torch_softucb.rng import normals, stream_key, uniforms
 
 _RESIDUALS = 10_000  # kept for empirical noise
+_MISFIT = -0.05  # share of the variance below which x . theta predicts worse than the mean reward does
 
 
 class ProblemPosterior(NamedTuple):
@@ -143,6 +144,16 @@ def fit_posterior(
         offset=offset,
         new_mean=theta.mean.mean(0) if prior is None else prior.mean,
         residuals=(residuals - residuals.mean())[:_RESIDUALS],
+    )
+
+
+def misfit(posterior: ProblemPosterior) -> str | None:
+    """Describe a model that predicts worse than a constant would, and what to do; return None for any other model."""
+    if posterior.explained >= _MISFIT:
+        return None
+    return (
+        f"x . theta explains {posterior.explained:.0%} of the variance of the rewards, so a constant would predict better; "
+        "rewards have an offset that the features cannot express: add a constant feature, or use prior='fit'"
     )
 
 

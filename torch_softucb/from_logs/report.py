@@ -5,7 +5,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torch_softucb.from_logs.evaluate import greedy_of, mean_interval, start_of
-from torch_softucb.from_logs.pipeline import GREEDY, LEARNED, MISFIT, TUNED, LearnedFromLog, misfit
+from torch_softucb.from_logs.pipeline import GREEDY, LEARNED, TUNED, LearnedFromLog
+from torch_softucb.from_logs.posterior import misfit
 from torch_softucb.functional import Evaluation
 from torch_softucb.policies import BanditPolicy, LinUCB
 
@@ -129,8 +130,8 @@ def _problem_section(result: LearnedFromLog) -> str:
         f"- theta: length {length:.4g}, known to within {uncertainty:.2g} (root mean squared distance under the posterior); "
         f"prior standard deviation of a component {float(theta.prior_std):.3g}.",
     ]
-    if result.posterior.explained < MISFIT:
-        lines.append(f"- **Do not trust what follows**: {misfit(result.posterior)}.")
+    if (problem := misfit(result.posterior)) is not None:
+        lines.append(f"- **Do not trust what follows**: {problem}.")
     if candidates.fixed and len(result.posterior.names) == 1:
         best = result.posterior.draw(4096, generator=torch.Generator().manual_seed(0)).means.argmax(-1)
         lines.append(

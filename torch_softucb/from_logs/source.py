@@ -2,11 +2,11 @@
 
 from typing import Protocol
 
-from torch_softucb.checks import check_number
+from torch_softucb.checks import check_choice, check_number
 from torch_softucb.from_logs.candidates import sets_from_items
 from torch_softucb.from_logs.evaluate import LogValue, evaluate_on_log, split_log
 from torch_softucb.from_logs.posterior import ProblemPosterior
-from torch_softucb.from_logs.stream import Source
+from torch_softucb.from_logs.stream import ENGINES, Source
 from torch_softucb.from_logs.stream_evaluation import evaluate_stream
 from torch_softucb.from_logs.summary import LogSummary, summarise_log, summarise_shares, summary_in_memory
 from torch_softucb.policies import SoftUCBPolicy
@@ -45,9 +45,10 @@ def log_data(log: LoggedDecisions | Source, *, per_user: bool, engine: str, seed
     Args:
         log: decisions, or a folder of Parquet files, or several files.
         per_user: keep the bandit ids; otherwise all decisions are those of one bandit.
-        engine: how files are streamed.
+        engine: how files are streamed, ``local`` or ``ray``.
         seed: seed of the sample of candidate sets that is kept of files.
     """
+    check_choice("learn_from_log", "engine", engine, ENGINES)
     if not isinstance(log, LoggedDecisions):
         return _Files(log, per_user=per_user, engine=engine, seed=seed)
     return _InMemory(log if per_user else log._replace(bandit=log.bandit.new_full(log.bandit.shape, -1)))

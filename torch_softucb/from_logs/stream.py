@@ -7,7 +7,6 @@ results are merged in the order of the dataset. So the result does not depend on
 import importlib
 import importlib.util
 import os
-import pickle
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -199,17 +198,22 @@ def _map_with_ray(function: Callable[[LogPart], Result], parts: Sequence[LogPart
     rows.context.execution_options.preserve_order = True
     rows.context.enable_progress_bars = False
     for row in rows.map(partial(_call, function)).iter_rows():
-        result = pickle.loads(row["result"])  # written by _call
-        if isinstance(result, Exception):
-            raise result
-        yield result
+        done: _Done = row["done"]
+        if done.error is not None:
+            raise done.error
+        yield done.result
+
+
+class _Done:
+    """Result of a part, or its exception, which Ray Data would replace by another; a tuple would become an array."""
+
+    def __init__(self, result: Any = None, error: Exception | None = None) -> None:
+        self.result, self.error = result, error
 
 
 def _call(function: Callable[[LogPart], Result], row: dict[str, Any]) -> dict[str, Any]:
-    """Return the pickled result of a part, or its exception, which Ray Data would replace by another."""
     torch.set_num_threads(1)
     try:
-        result: Any = function(LogPart(**row))
+        return {"done": _Done(function(LogPart(**row)))}
     except Exception as error:
-        result = error
-    return {"result": pickle.dumps(result)}
+        return {"done": _Done(error=error)}
