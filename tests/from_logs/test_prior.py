@@ -1,5 +1,7 @@
 """fit_prior: a log, sums and a table of ratings lead to the same prior; what cannot be fitted is refused."""
 
+import warnings
+
 import pytest
 import torch
 
@@ -96,3 +98,12 @@ def test_what_cannot_be_fitted_is_refused(seeded):
         fit_prior(x, reward[:5], user)
     with pytest.raises(ValueError, match="rewards must differ"):
         fit_prior(x, torch.ones_like(reward), user)
+
+
+def test_few_observations_for_the_features_are_warned_of(seeded):
+    x, reward, user, _ = _table(seeded)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_prior(x, reward, user)
+    with pytest.warns(UserWarning, match="3 features are many for 2 observations per user; the noise, .*underestimated"):
+        fit_prior(x[:160], reward[:160], user[:160])

@@ -1,5 +1,6 @@
 """Fit the prior of new users to what is known about others."""
 
+import warnings
 from typing import overload
 
 import torch
@@ -38,6 +39,9 @@ def fit_prior(
 
     Raises:
         ValueError: if there is only one user, a value is NaN or infinite, or all rewards are equal.
+
+    Warns:
+        UserWarning: if users have fewer observations than there are features. The noise may be underestimated then.
 
     Example:
         >>> g = torch.Generator().manual_seed(0)
@@ -80,5 +84,12 @@ def fit_prior(
 
 def _prior(sums: RegressionSums, anchor: float) -> GaussianPrior:
     found = evidence_prior(sums)
+    each, dim, noise = float(sums.num_observations.mean()), sums.sum_x.shape[-1], float(found.noise_std)
+    if each < dim:
+        warnings.warn(
+            f"fit_prior: {dim} features are many for {each:.3g} observations per user; the noise, {noise:.3g}, may be "
+            "underestimated, and the policy would explore too little; use fewer features, or set noise_std of the prior",
+            stacklevel=3,
+        )
     offset = anchor + float(found.offset)
-    return GaussianPrior(found.mean, found.covariance, noise_std=float(found.noise_std), offset=offset)
+    return GaussianPrior(found.mean, found.covariance, noise_std=noise, offset=offset)
