@@ -119,7 +119,7 @@ def summary(result: LearnedFromLog) -> str:
         mean = mean_interval(regret)
         lines.append(f"Regret over {result.horizon} rounds, {name}: {mean.value:.4g} ({mean.low:.4g} to {mean.high:.4g})")
     if result.value is None:
-        missing = "propensities" if result.posterior.offered.known else "candidates"
+        missing = "propensities" if result.posterior.offered.known else "candidates with features"
         lines.append(f"Off-policy evaluation: not possible, the log has no {missing}")
     else:
         gain = result.value.gain

@@ -74,3 +74,25 @@ def test_blocks_cover_all_rows_once_within_the_limit(count, row_size):
     blocks = [range(count)[block] for block in row_blocks(count, row_size)]
     assert [row for block in blocks for row in block] == list(range(count))
     assert all(len(block) * row_size <= _BLOCK or len(block) == 1 for block in blocks)
+
+
+def _by_item(seeded, change):
+    """Logs of 12 items, four offered at a time, in which the features of one decision are changed."""
+    g = seeded(0)
+    items = torch.randn(12, 3, dtype=torch.double, generator=g)
+    candidates = torch.rand(400, 12, generator=g).argsort(-1)[:, :4]
+    arm = torch.randint(4, (400,), generator=g)
+    x = items[candidates[torch.arange(400), arm]]
+    x[7] += change
+    return make_log(x, arm, x.sum(-1), candidates=candidates), int(candidates[7, arm[7]])
+
+
+def test_features_of_an_item_may_differ_by_rounding(seeded):
+    log, _ = _by_item(seeded, 1e-7)
+    assert candidate_sets(log).known
+
+
+def test_an_item_whose_features_change_is_named(seeded):
+    log, item = _by_item(seeded, 0.1)
+    with pytest.warns(UserWarning, match=f"item {item} was shown with different features, .*features= of all candidates"):
+        assert not candidate_sets(log).known

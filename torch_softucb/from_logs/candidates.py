@@ -1,5 +1,6 @@
 """Candidate sets of logged decisions, as logged or reconstructed from the items that were shown."""
 
+import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from torch_softucb.from_logs._checks import check_chosen_arms
 from torch_softucb.recommend import LoggedDecisions
 
 _BLOCK = 1 << 22  # numbers in memory at once: 32 MB in float64
+_SAME = 1e-5  # features of an item may differ by this much, relative to its largest: rounding to float32 and back
 
 
 class CandidateSets(NamedTuple):
@@ -52,13 +54,15 @@ class ItemTable(NamedTuple):
 
     Attributes:
         ids: sorted ids of the M items, of shape ``(M,)``: item ids if candidates were logged, else arm numbers.
-        features: features of each item, of shape ``(M, d)``; None if an item was shown with different features.
+        features: features of each item when it was first shown, of shape ``(M, d)``; None if they changed later.
         decisions: number of decisions in which they were shown.
+        changed: an item whose features changed; None if there is none.
     """
 
     ids: Tensor  # (M,)
     features: Tensor | None  # (M, d)
     decisions: int
+    changed: int | None = None
 
 
 def item_table(log: LoggedDecisions) -> ItemTable:
@@ -70,9 +74,13 @@ def item_table(log: LoggedDecisions) -> ItemTable:
 def features_by_id(ids: Tensor, x: Tensor, *, decisions: int) -> ItemTable:  # (n,), (n, d)
     """Return the features of every id, or None if an id has had different ones."""
     distinct, row = torch.unique(ids, return_inverse=True)
-    items = x.new_empty(len(distinct), x.shape[1])
-    items[row] = x
-    return ItemTable(distinct, items if bool((items[row] == x).all()) else None, decisions)
+    numbers = torch.arange(len(ids), device=ids.device)
+    items = x[torch.full_like(distinct, len(ids)).scatter_reduce(0, row, numbers, "amin")]
+    size = items.abs().amax(-1, keepdim=True)
+    other = ((items[row] - x).abs() > _SAME * size[row]).any(-1)
+    if not bool(other.any()):
+        return ItemTable(distinct, items, decisions)
+    return ItemTable(distinct, None, decisions, changed=int(ids[other][0]))
 
 
 def row_blocks(count: int, row_size: int) -> Iterator[slice]:
@@ -119,6 +127,12 @@ def sets_from_items(log: LoggedDecisions, items: ItemTable | None, *, num_arms: 
     if log.features.shape[1]:
         return _from_features(log)
     if items is None or items.features is None:
+        if log.candidates.shape[1] and items is not None and items.changed is not None:
+            warnings.warn(
+                f"candidate_sets: item {items.changed} was shown with different features, so the logged candidates are not "
+                "enough; log features= of all candidates. Random rows of x are used instead, without evaluation",
+                stacklevel=2,
+            )
         return _random_sets(log, num_arms)
     if log.candidates.shape[1]:
         return _from_item_ids(log, items.ids, items.features)
@@ -141,7 +155,7 @@ def _from_features(log: LoggedDecisions) -> CandidateSets:
 
 def _from_item_ids(log: LoggedDecisions, ids: Tensor, items: Tensor) -> CandidateSets:
     check_chosen_arms("candidate_sets", log.arm, log.mask)
-    row = torch.searchsorted(ids, log.candidates).clamp(max=len(ids) - 1)
+    row = torch.searchsorted(ids, log.candidates.contiguous()).clamp(max=len(ids) - 1)
     usable = log.mask & (ids[row] == log.candidates)
     rows, unseen = row.masked_fill(~usable, -1), int((log.mask & ~usable).sum())
     source = "logged candidates, with the features that they were shown with"

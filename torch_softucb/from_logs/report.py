@@ -191,8 +191,9 @@ def _off_policy_section(result: LearnedFromLog) -> str:
     if result.value is None:
         return (
             title
-            + "Not possible: the log does not contain the candidates of the decisions, so the choice of another policy "
-            "is unknown. Log `candidates=` or `features=` with the decisions. The expected gain rests on simulation alone."
+            + "Not possible: the log does not contain the candidates of the decisions with their features, so the choice of "
+            "another policy is unknown. Log `candidates=` or `features=` with the decisions. The expected gain rests on "
+            "simulation alone."
         )
     value = result.value
     count = int(value.logged.effective_sample_size)

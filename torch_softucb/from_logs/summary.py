@@ -171,7 +171,8 @@ def _merge_items(first: ItemTable | None, second: ItemTable | None) -> ItemTable
         return None
     ids, decisions = torch.cat((first.ids, second.ids)), first.decisions + second.decisions
     if first.features is None or second.features is None:
-        return ItemTable(ids[:0], None, decisions)
+        changed = second.changed if first.changed is None else first.changed
+        return ItemTable(ids[:0], None, decisions, changed)
     merged = features_by_id(ids, torch.cat((first.features, second.features)), decisions=decisions)
     return merged if len(merged.ids) <= _MOST_ITEMS else ItemTable(ids[:0], None, decisions)
 
