@@ -89,7 +89,7 @@ def test_users_are_counted_separately(tmp_path, seeded):
 
 
 def test_what_cannot_be_known_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"logged_delays: no decision in .*is this the folder of a DecisionLog"):
+    with pytest.raises(ValueError, match=r"logged_delays: no decision in .*; give the folder of a DecisionLog"):
         logged_delays(tmp_path)
     with pytest.raises(ValueError, match="arrived before a later decision of the same bandit, so delays are not known"):
         logged_delays(_log(tmp_path / "open", ["d", "d", "0", "1"]))

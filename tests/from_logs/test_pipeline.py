@@ -1,5 +1,6 @@
 """The whole pipeline: logs of several users, regret by beta, progress, the same numbers for the same seed."""
 
+import pandas as pd
 import pytest
 import torch
 
@@ -145,3 +146,34 @@ def test_the_policy_carries_the_prior(seeded):
     assert given.betas == result.betas
     with pytest.raises(ValueError, match="prior must be"):
         learn_from_log(log, **TINY, prior="guess")
+
+
+def test_arguments_that_do_not_go_together_are_refused(seeded, tmp_path):
+    log, _ = random_log(300, 5, 3, seeded, bandits=4)
+    with pytest.raises(ValueError, match="ridge_alpha must not be given together with prior"):
+        learn_from_log(log, **TINY, prior="fit", ridge_alpha=300.0)
+    with pytest.raises(ValueError, match="prior='fit' needs at least two users, got one; log bandit="):
+        learn_from_log(log, **TINY, prior="fit", per_user=False)
+    with pytest.raises(TypeError, match=r"log must be decisions or files, got DataFrame; use read_decisions\(frame\)"):
+        learn_from_log(pd.DataFrame({"x": [1.0]}), **TINY)
+
+
+@pytest.mark.parametrize(
+    ("delay", "error", "match"),
+    [
+        ("logged", TypeError, r"delay must be a number or probabilities, got 'logged'; use logged_delays\(folder\)"),
+        ([0.9, 0.3], ValueError, "probabilities that add up to more than 0 and at most 1, got 1.2"),
+        ([0.5, -0.1], ValueError, "delay must be in"),
+        (-1, ValueError, "delay must be at least 0"),
+    ],
+)
+def test_delays_are_checked_first(delay, error, match, seeded):
+    log, _ = random_log(100, 5, 3, seeded)
+    with pytest.raises(error, match=match):
+        learn_from_log(log, **TINY, delay=delay)
+
+
+def test_delays_may_be_a_list(seeded):
+    log, _ = random_log(300, 5, 3, seeded)
+    listed, given = (learn_from_log(log, **TINY, delay=delay) for delay in ([0.5, 0.25], torch.tensor([0.5, 0.25])))
+    assert listed.betas == given.betas

@@ -85,6 +85,8 @@ def test_the_online_trainer_starts_from_the_prior_too(path, fit):
 def test_bad_input_is_named(path, tmp_path):
     with pytest.raises(ValueError, match="LogDataModule: prior must be"):
         LogDataModule(path=path, prior="guess", **SIZES)
+    with pytest.raises(ValueError, match=r"LogDataModule: delay must be probabilities that add up to .*, got 1.2"):
+        LogDataModule(path=path, delay=[0.9, 0.3], **SIZES)
     with pytest.raises(ValueError, match="LogDataModule: delay must be in"):
         LogDataModule(path=path, delay=[-1.0], **SIZES)
     with pytest.raises(ValueError, match="LogDataModule: noise must be"):

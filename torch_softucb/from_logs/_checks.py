@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_arm_ids, check_shape
+from torch_softucb.checks import check_arm_ids, check_integer, check_number, check_shape
 from torch_softucb.functional.scales import ALL_EQUAL, RegressionSums
 
 
@@ -95,6 +95,20 @@ def check_candidates_known(where: str, known: bool) -> None:
     """Require candidate sets that were offered, not random ones."""
     if not known:
         raise ValueError(
-            f"{where}: the log does not contain the candidates of the decisions, so the choice of another policy is "
-            "unknown; log candidates= or features= with the decisions"
+            f"{where}: the log does not contain the candidates of the decisions with their features, so the choice of "
+            "another policy is unknown; log candidates= or features= with the decisions"
         )
+
+
+def check_delay(where: str, delay: object) -> int | Tensor:  # (D + 1,)
+    """Check a number of rounds, or the probabilities of 0, 1, ... rounds, and return it."""
+    if not isinstance(delay, list | tuple | Tensor):
+        if isinstance(delay, str):
+            raise TypeError(f"{where}: delay must be a number or probabilities, got {delay!r}; use logged_delays(folder)")
+        return check_integer(where, "delay", delay, low=0)
+    values = delay if isinstance(delay, Tensor) else [check_number(where, "delay", each, low=0.0) for each in delay]
+    chances = torch.as_tensor(values, dtype=torch.float64)
+    total = float(chances.sum())
+    if chances.dim() != 1 or not 0 < total <= 1 + 1e-6:
+        raise ValueError(f"{where}: delay must be probabilities that add up to more than 0 and at most 1, got {total:.4g}")
+    return chances

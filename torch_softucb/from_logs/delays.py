@@ -64,7 +64,9 @@ def _delays(folder: str | os.PathLike[str], per_user: bool) -> tuple[NDArray[np.
             ids = columns["id"].astype(np.int64)
             rewards.append(np.stack((ids, np.full_like(ids, count))))
     if not count:
-        raise ValueError(f"{_WHERE}: no decision in {folder}; is this the folder of a DecisionLog?")
+        raise ValueError(
+            f"{_WHERE}: no decision in {folder}; give the folder of a DecisionLog, whose records are in the order of arrival"
+        )
     ids, bandit, position = np.concatenate(decisions, axis=1)
     owner = np.unique(bandit, return_inverse=True)[1] if per_user else np.zeros_like(bandit)
     first = np.arange(count)[position == 0]  # a slate is one round

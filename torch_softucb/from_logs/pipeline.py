@@ -1,7 +1,7 @@
 """From a decision log to a learned policy and an estimate of its gain, in one call."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_softucb.checks import check_choice, check_integer
-from torch_softucb.from_logs._checks import check_dense_ids
+from torch_softucb.from_logs._checks import check_delay, check_dense_ids
 from torch_softucb.from_logs.evaluate import LogValue, greedy_of, start_of, warm_start
 from torch_softucb.from_logs.learn import learn_beta
 from torch_softucb.from_logs.posterior import ProblemPosterior, fit_posterior, misfit, radius
@@ -20,6 +20,7 @@ from torch_softucb.from_logs.stream import Source
 from torch_softucb.from_logs.summary import LogSummary
 from torch_softucb.from_logs.worlds import NOISES
 from torch_softucb.policies import BanditPolicy, LinUCB, SoftUCBPolicy
+from torch_softucb.policies._checks import check_prior
 from torch_softucb.policies.prior import GaussianPrior
 from torch_softucb.problems.base import BanditProblem
 from torch_softucb.recommend import LoggedDecisions
@@ -109,7 +110,7 @@ def learn_from_log(
     per_user: bool = True,
     prior: GaussianPrior | Literal["fit"] | None = None,
     noise: str = "gaussian",
-    delay: int | Tensor = 0,
+    delay: int | Sequence[float] | Tensor = 0,
     steps: int = 50,
     trajectories: int = 512,
     problems: int = 1024,
@@ -154,6 +155,7 @@ def learn_from_log(
     where = "learn_from_log"
     check_integer(where, "horizon", horizon, low=1)
     check_choice(where, "noise", noise, NOISES)
+    late = check_delay(where, delay)
     data = log_data(log, per_user=per_user, engine=engine, seed=seed)
     past, summary = data.summaries(share)
     if bool((summary.names >= 0).any()):
@@ -170,9 +172,9 @@ def learn_from_log(
         num_arms=num_arms,
         delta=delta,
         ridge_alpha=ridge_alpha,
-        prior=_start(prior, past),
+        prior=_start(prior, past, ridge_alpha),
         noise=noise,
-        delay=delay,
+        delay=late,
         estimator=estimator,
         seed=seed,
         compile=compile,
@@ -205,16 +207,16 @@ def learn_from_log(
     )
 
 
-def _start(prior: GaussianPrior | Literal["fit"] | None, past: LogSummary) -> GaussianPrior | None:
+def _start(prior: GaussianPrior | Literal["fit"] | None, past: LogSummary, ridge_alpha: float) -> GaussianPrior | None:
     """Return the prior of the policy; one that is fitted does not use the decisions of the evaluation."""
-    where, dim = "learn_from_log", past.sums.sum_x.shape[-1]
+    where = "learn_from_log"
     if isinstance(prior, str):
         check_choice(where, "prior", prior, ("fit",))
-        return fit_prior(past.sums)
-    if prior is not None and not isinstance(prior, GaussianPrior):
-        raise TypeError(f"{where}: prior must be a GaussianPrior, 'fit' or None, got {type(prior).__name__}")
-    if prior is not None and prior.dim != dim:
-        raise ValueError(f"{where}: prior must have dim {dim}, as the log has, got {prior.dim}")
+        if len(past.names) == 1:
+            raise ValueError(f"{where}: prior='fit' needs at least two users, got one; log bandit=, and keep per_user=True")
+        prior = fit_prior(past.sums)
+    if prior is not None:
+        check_prior(where, prior, past.dim, ridge_alpha)
     return prior
 
 

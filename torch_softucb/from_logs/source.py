@@ -50,6 +50,10 @@ def log_data(log: LoggedDecisions | Source, *, per_user: bool, engine: str, seed
     """
     check_choice("learn_from_log", "engine", engine, ENGINES)
     if not isinstance(log, LoggedDecisions):
+        if hasattr(log, "columns") or hasattr(log, "__arrow_c_stream__"):
+            raise TypeError(
+                f"learn_from_log: log must be decisions or files, got {type(log).__name__}; use read_decisions(frame)"
+            )
         return _Files(log, per_user=per_user, engine=engine, seed=seed)
     return _InMemory(log if per_user else log._replace(bandit=log.bandit.new_full(log.bandit.shape, -1)))
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
-from torch_softucb.checks import check_choice, check_integer, check_number
+from torch_softucb.checks import check_choice, check_integer
+from torch_softucb.from_logs._checks import check_delay
 from torch_softucb.from_logs.delays import logged_delays
 from torch_softucb.from_logs.posterior import fit_posterior
 from torch_softucb.from_logs.prior import fit_prior
@@ -61,7 +61,7 @@ class LogDataModule(EpisodeDataModule):
         if isinstance(delay, str):
             check_choice(where, "delay", delay, ("logged",))
         self.noise = noise
-        self.delay = logged_delays(path, per_user=per_user) if isinstance(delay, str) else _delay(where, delay)
+        self.delay = logged_delays(path, per_user=per_user) if isinstance(delay, str) else check_delay(where, delay)
         if prior is not None:
             check_choice(where, "prior", prior, ("fit",))
         data = log_data(path if stream else read_decisions(path), per_user=per_user, engine="local", seed=self.seed)
@@ -80,10 +80,3 @@ class LogDataModule(EpisodeDataModule):
     def episode(self, stage: str, number: int, count: int) -> Episode:
         """Return this process's share of a batch, which starts from the prior if there is one."""
         return replace(super().episode(stage, number, count), start=self.prior)
-
-
-def _delay(where: str, delay: int | list[float]) -> int | Tensor:
-    """Return the delay as the posterior takes it."""
-    if not isinstance(delay, list | tuple):
-        return check_integer(where, "delay", delay, low=0)
-    return torch.tensor([check_number(where, "delay", each, low=0.0) for each in delay], dtype=torch.float64)

@@ -52,6 +52,7 @@ def test_values_that_cannot_be_learned_from_are_named():
         ({"propensity": torch.tensor([0.5, 0.0])}, r"propensity must be in \(0, 1\], got 0.0 in row 1"),
         ({"x": log.x * torch.nan}, "x must be finite"),
         ({"x": torch.zeros(2, 0)}, "x must have at least one number in every row"),
+        ({"position": torch.tensor([1, 2])}, "position must count from 0 within a slate, got at least 1 everywhere"),
         ({"id": log.id[:0]}, "at least one decision is needed"),
     ]:
         with pytest.raises(ValueError, match=match):

@@ -137,6 +137,11 @@ def check_learnable(where: str, log: LoggedDecisions) -> None:
     if not len(log.id):
         raise ValueError(f"{where}: at least one decision is needed, got none")
     check_decision_rows(where, log)
+    if not bool((log.position == 0).any()):
+        raise ValueError(
+            f"{where}: position must count from 0 within a slate, got at least {int(log.position.min())} everywhere; "
+            "subtract it, or use the column context for places on a page"
+        )
     if bool(log.reward.isnan().all()):
         raise ValueError(
             f"{where}: none of the {len(log.id)} decisions has a reward; join the rewards by id, or give the log's folder"
