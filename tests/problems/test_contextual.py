@@ -74,7 +74,7 @@ BAD = {
         ValueError,
         "offset and misfit go with theta",
     ),
-    "theta dim": ({"theta": torch.zeros(2, 3, dtype=D)}, ValueError, r"theta must have shape \(\*B, 2\), got \(2, 3\)"),
+    "theta dim": ({"theta": torch.zeros(2, 3, dtype=D)}, ValueError, r"theta must have shape \(\*B, 2\), .*got \(2, 3\)"),
     "theta dtype": (
         {"theta": THETA.float()},
         TypeError,
@@ -127,12 +127,12 @@ BAD = {
     "weights, all items": (
         {"weights": torch.ones(3), "candidates": None},
         ValueError,
-        "together with a number of candidates",
+        "weights go with a number of candidates",
     ),
     "weights and sets": (
         {"weights": torch.ones(3), "candidates": torch.tensor([[0]])},
         ValueError,
-        "together with a number",
+        "weights go with a number",
     ),
     "weights below 0": ({"weights": torch.tensor([1.0, -1.0, 1.0])}, ValueError, "weights must be at least 0, got -1"),
     "weights NaN": ({"weights": torch.tensor([1.0, NAN, 1.0])}, ValueError, "weights must be finite"),
@@ -223,3 +223,25 @@ def test_what_is_no_float_tensor_of_items_is_refused(arguments, match):
     items = arguments.pop("items")
     with pytest.raises((TypeError, ValueError), match=match):
         contextual_problem(items, **arguments)
+
+
+def test_means_that_the_dtype_cannot_resolve_are_refused():
+    items, theta = torch.eye(3), torch.tensor([0.0, 1.0, 2.0])
+    with pytest.raises(ValueError, match=r"means around 1e\+06 differ by 2 only, which torch.float32 cannot"):
+        contextual_problem(items, theta=theta, offset=1e6)
+    assert contextual_problem(items.double(), theta=theta.double(), offset=1e6).means.dtype == torch.double
+    contextual_problem(items, theta=theta, offset=1e3)
+    contextual_problem(items, means=torch.full((3,), 1e6))  # all equal
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"theta": torch.randn(64, 4)}, r"theta must have shape \(\*B, 4\), with B of the items.*got \(64, 4\)"),
+        ({"means": torch.rand(3, 29)}, r"means must have shape \(\*B, 30\), one per item, got \(3, 29\)"),
+        ({"theta": torch.randn(3, 4), "weights": torch.ones(30)}, "weights go with a number of candidates, got none"),
+    ],
+)
+def test_the_argument_that_is_wrong_is_named(arguments, match):
+    with pytest.raises(ValueError, match=match):
+        contextual_problem(torch.randn(3, 30, 4), **arguments)

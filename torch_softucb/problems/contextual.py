@@ -20,6 +20,7 @@ from torch_softucb.checks import (
 from torch_softucb.problems.base import BanditProblem
 
 REWARDS = ("gaussian", "bernoulli", "empirical")
+_DIGITS = 1000  # steps of the dtype that the means of a bandit must span
 MAX_DELAY = 4096  # rounds; every trajectory keeps the features of as many open rewards
 
 
@@ -62,9 +63,10 @@ class ContextualProblem(BanditProblem):
                 )
         if self.weights is not None:
             check_float_tensor(where, "weights", self.weights, device=device)
-            fits = self.weights.shape == (self.num_arms,) and self.sets is None and self.num_candidates is not None
-            expected = f"({self.num_arms},), one per item, together with a number of candidates"
-            check_shape(where, "weights", self.weights.shape, fits, expected)
+            if self.num_candidates is None:
+                raise ValueError(f"{where}: weights go with a number of candidates, got none; use candidates=20")
+            fits = self.weights.shape == (self.num_arms,)
+            check_shape(where, "weights", self.weights.shape, fits, f"({self.num_arms},), one per item")
             check_not_negative(where, "weights", self.weights)
             allowed = self.weights > 0 if self.mask is None else (self.weights > 0) & self.mask
             if not bool(allowed.any(-1).all()):
@@ -202,7 +204,9 @@ def contextual_problem(
     if theta is not None:
         check_float_tensor(where, "theta", theta, device=items.device)
         check_same_dtype(where, "theta", theta, "the items'", items.dtype)
-        check_shape(where, "theta", theta.shape, theta.shape[-1:] == items.shape[-1:], f"(*B, {items.shape[-1]})")
+        batch = tuple(items.shape[:-2])
+        fits = theta.shape[-1:] == items.shape[-1:] and batch in ((), tuple(theta.shape[:-1]))
+        check_shape(where, "theta", theta.shape, fits, f"(*B, {items.shape[-1]}), with B of the items if they have one")
         means = (items @ theta.unsqueeze(-1)).squeeze(-1)
     elif offset or misfit is not None:
         raise ValueError(f"{where}: offset and misfit go with theta; means already contain them")
@@ -214,6 +218,9 @@ def contextual_problem(
         check_shape(where, "misfit", misfit.shape, misfit.shape in (means.shape[-1:], means.shape), "(M,) or (*B, M)")
         means = means + misfit
     means = means + offset if offset else means
+    fits = means.shape[-1:] == items.shape[-2:-1]
+    check_shape(where, "means", means.shape, fits, f"(*B, {items.shape[-2]}), one per item")
+    _check_resolved(where, means)
     sets = candidates if isinstance(candidates, Tensor) else None
     if isinstance(delay, Tensor):
         _check_delay(where, delay, items.device)
@@ -235,6 +242,20 @@ def contextual_problem(
         delay=None if len(delay) == 1 and float(delay[0]) >= 1 else delay,
         **fields,
     )
+
+
+def _check_resolved(where: str, means: Tensor) -> None:
+    """Refuse means that differ by less than their dtype can represent well."""
+    if not means.numel() or not bool(means.isfinite().all()):
+        return  # refused later
+    spread, size = means.amax(-1) - means.amin(-1), means.abs().amax(-1)
+    lost = (spread > 0) & (spread < _DIGITS * torch.finfo(means.dtype).eps * size)
+    if bool(lost.any()):
+        at = int(lost.flatten().nonzero()[0])
+        raise ValueError(
+            f"{where}: means around {float(size.flatten()[at]):.3g} differ by {float(spread.flatten()[at]):.3g} only, which "
+            f"{means.dtype} cannot resolve; use float64, or subtract a constant from the rewards"
+        )
 
 
 def _noise_std(

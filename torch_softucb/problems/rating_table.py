@@ -90,6 +90,8 @@ def load_rating_table(
         DataError: the file cannot be found or read, or has fewer items.
     """
     place = Path(path)
+    if not place.exists():
+        raise DataError(f"load_rating_table: {place} is not there; expected {_FORMATS}")
     names = [file.name.removesuffix(".gz") for file in (sorted(place.iterdir()) if place.is_dir() else [place])]
     if "jester-data-1.csv" in names:
         return load_jester(place, num_items=num_items)
