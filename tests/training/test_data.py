@@ -83,3 +83,8 @@ def test_one_episode_is_the_training_episode_in_every_stage(tiny):
     assert train.noise_seed == validate.noise_seed
     assert train.problem.means.equal(validate.problem.means)
     assert data.episode("train", 3, 8).action_seed == train.action_seed
+
+
+def test_a_data_module_can_be_printed():
+    text = str(BanditDataModule(dim=5, trajectories=4))
+    assert text == "BanditDataModule(trajectories=4, num_steps=100, eval_trajectories=256, one_episode=False, seed=0)"

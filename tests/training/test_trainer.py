@@ -6,6 +6,7 @@ import lightning as L
 import pytest
 import torch
 from lightning.pytorch.loggers import TensorBoardLogger
+from torch.utils.data import DataLoader, IterableDataset
 
 from torch_softucb import synthetic_problem
 from torch_softucb.training import AtomicCheckpointIO, Dashboard, SoftUCBMeta, SoftUCBOffline, trainer_for
@@ -73,3 +74,16 @@ def test_an_iterator_may_be_endless(tmp_path, monkeypatch):
     assert trainer.global_step == 3
     with pytest.raises(ValueError, match=r"at most 1024 batches .* without max_steps, got more; use trainer_for\(max_steps"):
         trainer_for(enable_progress_bar=False).fit(SoftUCBOffline(dim=3, horizon=5), itertools.repeat(problem))
+
+
+def test_a_loader_without_a_length(tmp_path, monkeypatch):
+    class Endless(IterableDataset):
+        def __iter__(self):
+            return itertools.repeat(synthetic_problem(num_problems=4, num_arms=5, dim=3))
+
+    monkeypatch.chdir(tmp_path)
+    trainer = trainer_for(max_steps=3, enable_progress_bar=False)
+    trainer.fit(SoftUCBOffline(dim=3, horizon=5), DataLoader(Endless(), batch_size=None))
+    assert trainer.global_step == 3
+    with pytest.raises(TypeError, match=r"expected problems, got dict; use trainer\.fit"):
+        trainer.fit(SoftUCBOffline(dim=3, horizon=5), {"a": synthetic_problem(num_problems=4, num_arms=5, dim=3)})

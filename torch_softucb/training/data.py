@@ -115,6 +115,10 @@ class EpisodeDataModule(L.LightningDataModule):
         self.one_episode = one_episode
         self.seed = check_integer(where, "seed", seed, low=0)
 
+    def __str__(self) -> str:  # Lightning's version looks for a dataset in each batch
+        sizes = ("trajectories", "num_steps", "eval_trajectories", "one_episode", "seed")
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)}' for name in sizes)})"
+
     def problems(self, stage: str, number: int, count: int, *, first: int = 0) -> BanditProblem:
         """Return problems ``first`` to ``first + count - 1`` of a batch."""
         raise AttributeError(f"{type(self).__name__} must define problems(stage, number, count, first=)")

@@ -10,7 +10,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from torch_softucb.checks import check_integer
 from torch_softucb.learning.episode import Episode
@@ -49,7 +49,10 @@ class _Trainer(L.Trainer):
 
     def fit(self, model: L.LightningModule, train_dataloaders: Any = None, *args: Any, **kwargs: Any) -> None:
         """Train on a data module, a loader, a problem or a list of problems; the other arguments are Lightning's."""
-        super().fit(model, served(train_dataloaders, most=self.max_steps), *args, **kwargs)
+        data = served(train_dataloaders, most=self.max_steps)
+        if isinstance(data, DataLoader) and isinstance(data.dataset, IterableDataset):
+            self.val_check_interval = 1.0  # a share of the batches needs their number
+        super().fit(model, data, *args, **kwargs)
 
 
 def served(data: Any, *, most: int | None = -1) -> Any:
@@ -73,7 +76,8 @@ def served(data: Any, *, most: int | None = -1) -> Any:
     where = "Trainer.fit"
     if isinstance(data, BanditProblem):
         return ProblemDataModule(problem=data)
-    if data is not None and not isinstance(data, Iterable | L.LightningDataModule):
+    problems = isinstance(data, dict) and any(isinstance(each, BanditProblem) for each in data.values())
+    if problems or (data is not None and not isinstance(data, Iterable | L.LightningDataModule)):
         raise TypeError(f"{where}: expected problems, got {type(data).__name__}; {_CALLS}")
     if not isinstance(data, Iterator | list | tuple):
         return data
