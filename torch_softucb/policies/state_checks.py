@@ -117,7 +117,10 @@ def check_names(where: str, module: nn.Module, state: Mapping[str, object]) -> N
     own = set(module.state_dict())
     if own != set(state):
         missing, unknown = sorted(own - set(state)), sorted(set(state) - own)
-        raise ValueError(f"{where}: the state must have the entries {sorted(own)}, got without {missing} and with {unknown}")
+        fix = "; build the policy with any prior=, which the state then replaces" if "prior_covariance" in unknown else ""
+        raise ValueError(
+            f"{where}: the state must have the entries {sorted(own)}, got without {missing} and with {unknown}{fix}"
+        )
 
 
 def _describe(value: object) -> str:
