@@ -111,7 +111,7 @@ def test_another_dim_than_the_policys_is_refused(tmp_path, fit):
         ({"columns": ("user", "film", "rating")}, DataError, "got none named film among user, item, rating"),
         ({"candidates": 7}, ValueError, "candidates must be at most the number of items 6, got 7"),
         ({"candidates": 0}, ValueError, "candidates must be at least 1, got 0"),
-        ({"path": "nowhere.csv"}, DataError, "nowhere.csv cannot be read"),
+        ({"path": "nowhere.csv"}, DataError, "nowhere.csv is not there; expected a .csv or .parquet file"),
         ({"held_out": 0.7}, ValueError, "RatingsDataModule: held_out must be in"),
     ],
 )

@@ -36,7 +36,8 @@ class ContextualProblem(BanditProblem):
         num_candidates: number of items K that are offered per round; None offers all items, in the order of the pool.
         weights: popularity of the items, of shape ``(M,)``: items are offered in proportion to it, without replacement. None
             offers all items equally often.
-        sets: candidate sets of which one is drawn per round, of shape ``(L, K)`` int64; -1 where a set has fewer items.
+        sets: candidate sets of which one is drawn per round, of shape ``(L, K)`` int64; -1 where a set has fewer items. An
+            item that is in a set twice is two arms.
         reward: ``gaussian``, ``bernoulli`` (0 or 1, with the mean as probability) or ``empirical``.
         residuals: noise values that ``empirical`` draws from, of shape ``(R,)``.
         delay: probability that a reward arrives 0, 1, ... rounds late, of shape ``(D + 1,)``; what is missing to 1 is the
