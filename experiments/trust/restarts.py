@@ -63,11 +63,9 @@ def _disturb(agent: "subprocess.Popen[bytes]", folder: Path, kills: int, steps: 
         for target in sorted(rng.sample(range(1, steps - 2), kills)):
             _wait_for(agent, folder, target)
             time.sleep(rng.uniform(0.0, 0.2))
-            workers = _children(agent.pid)
-            if not workers or agent.poll() is not None:
-                break  # it has finished first
             seen = _step(folder)
-            os.kill(rng.choice(workers), signal.SIGKILL)
+            if not _kill_one(agent, rng):
+                break  # it has finished first
             began = time.monotonic()
             _wait_for(agent, folder, seen + 1)
             waits.append(time.monotonic() - began)
@@ -77,6 +75,20 @@ def _disturb(agent: "subprocess.Popen[bytes]", folder: Path, kills: int, steps: 
         agent.terminate()
         agent.wait()
     return waits
+
+
+def _kill_one(agent: "subprocess.Popen[bytes]", rng: random.Random) -> bool:
+    """Kill one of the workers, which torchrun may just be replacing; return False if the run is over."""
+    while agent.poll() is None:
+        workers = _children(agent.pid)
+        try:
+            if workers:
+                os.kill(rng.choice(workers), signal.SIGKILL)
+                return True
+        except ProcessLookupError:
+            pass  # it ended after it was listed
+        time.sleep(0.02)
+    return False
 
 
 def _wait_for(agent: "subprocess.Popen[bytes]", folder: Path, step: int) -> None:

@@ -14,6 +14,7 @@ from torch import nn
 
 from torch_softucb import SoftUCBHead, SoftUCBPolicy
 from torch_softucb.training import MergeStatistics
+from torch_softucb.training.runs import leave_process_group
 
 STEPS, REQUESTS, ARMS, DIM = 50, 8, 5, 3
 
@@ -64,6 +65,7 @@ def main(folder, processes):
     model = Served()
     trainer.fit(model, torch.utils.data.DataLoader(torch.arange(STEPS), batch_size=None, sampler=range(STEPS)))
     torch.save(model.state_dict(), f"{folder}/{processes}_{trainer.global_rank}.pt")
+    leave_process_group()
 
 
 if __name__ == "__main__":

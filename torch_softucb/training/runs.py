@@ -1,5 +1,6 @@
 """Run folders: find the run to continue after an interruption, and mark those that are finished."""
 
+import atexit
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -86,7 +87,11 @@ def join_restarted_group(strategy: Strategy) -> None:
 
 
 class RunGuard(L.Callback):
-    """Check that all processes start from the same checkpoint, and mark the run's folder when training is finished."""
+    """Check that all processes start from the same checkpoint, and mark the run's folder when training is finished.
+
+    From then on, a process leaves its process group before Python shuts down: threads of gloo that outlive the interpreter
+    sometimes abort the process, with an exit code other than 0 (pytorch/pytorch#179291).
+    """
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Compare this process's checkpoint with that of rank 0."""
@@ -94,8 +99,16 @@ class RunGuard(L.Callback):
         check_same_start(type(pl_module).__name__, mine, trainer.strategy.broadcast(mine), trainer.global_rank)
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Mark the folder; an interrupted run does not come here."""
+        """Mark the folder, and leave the process group at exit; an interrupted run does not come here."""
+        if dist.is_available() and dist.is_initialized():
+            atexit.register(leave_process_group)
         if trainer.is_global_zero and isinstance(trainer.logger, TensorBoardLogger):
             folder = Path(trainer.logger.log_dir)
             folder.mkdir(parents=True, exist_ok=True)
             (folder / _FINISHED).touch()
+
+
+def leave_process_group() -> None:
+    """Leave the process group, if there still is one."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
