@@ -1,15 +1,17 @@
 """Which run `last` means, what the folder shows after an interruption, and that all processes start alike."""
 
+import atexit
 import os
 
 import pytest
 import torch
+import torch.distributed as dist
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from torch_softucb.training import SoftUCBOffline, SoftUCBOnline, last_run, trainer_for
 from torch_softucb.training._checks import check_same_start
-from torch_softucb.training.runs import Run, join_restarted_group, restarted_by_torchrun
+from torch_softucb.training.runs import Run, join_restarted_group, leave_process_group, restarted_by_torchrun
 
 
 class _Killed(Exception):
@@ -119,3 +121,19 @@ def test_only_restarted_workers_join_by_themselves(monkeypatch):
     monkeypatch.setenv("GROUP_WORLD_SIZE", "1")
     join_restarted_group(SingleDeviceStrategy())  # one process has nobody to join
     assert not torch.distributed.is_initialized()
+
+
+def test_a_finished_run_leaves_its_process_group_at_exit(tmp_path, monkeypatch, tiny):
+    monkeypatch.chdir(tmp_path)
+    left = []
+    monkeypatch.setattr(atexit, "register", lambda function, *args, **kwargs: left.append(function))
+    _fit(SoftUCBOffline(dim=3, horizon=12), tiny())
+    assert leave_process_group not in left  # a single process has no group
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    try:
+        _fit(SoftUCBOffline(dim=3, horizon=12), tiny())
+        assert leave_process_group in left
+    finally:
+        leave_process_group()
+    assert not dist.is_initialized()
+    leave_process_group()  # there is none
