@@ -162,3 +162,11 @@ def test_bad_sums_are_refused(seeded):
     gram[2] = -1e3 * torch.eye(3)
     with pytest.raises(NumericalError, match=r"gram must be a sum of x x\^T.*row 2"):
         evidence_prior(sums._replace(gram=gram))
+
+
+def test_inconsistent_sums_are_named_by_their_row_among_many_users(seeded):
+    sums = sums_of(*user_data(seeded, 40, 5, 3)[:2])
+    gram = sums.gram.clone()
+    gram[17] = -1e3 * torch.eye(3)
+    with pytest.raises(NumericalError, match=r"gram must be a sum of x x\^T.*row 17"):
+        evidence_prior(sums._replace(gram=gram))

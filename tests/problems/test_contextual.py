@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torch_softucb import ContextualProblem, contextual_problem
-from torch_softucb.problems.contextual import MAX_DELAY
+from torch_softucb.problems._checks import MAX_DELAY
 
 D = torch.double
 ITEMS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=D)
@@ -178,7 +178,11 @@ BAD = {
     "delay integers": ({"delay": torch.tensor([0, 1])}, TypeError, "delay must be a floating point tensor"),
     "delay too long": ({"delay": torch.full((MAX_DELAY + 2,), 1e-4)}, ValueError, "delay must have shape"),
     "delay above 1": ({"delay": torch.tensor([0.7, 0.7])}, ValueError, "at most 1, got 1.4"),
-    "delay 0": ({"delay": torch.zeros(3)}, ValueError, "must add up to more than 0 and at most 1, got 0"),
+    "delay 0": (
+        {"delay": torch.zeros(3)},
+        ValueError,
+        "that add up to more than 0 and at most 1, got 0",
+    ),
     "delay NaN": ({"delay": torch.tensor([0.5, NAN])}, ValueError, "delay must be finite"),
     "noise_std": ({"noise_std": -1.0}, ValueError, "noise_std must be in"),
     "ids": ({"ids": torch.zeros(3, dtype=torch.long)}, ValueError, "ids"),

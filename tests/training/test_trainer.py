@@ -85,5 +85,9 @@ def test_a_loader_without_a_length(tmp_path, monkeypatch):
     trainer = trainer_for(max_steps=3, enable_progress_bar=False)
     trainer.fit(SoftUCBOffline(dim=3, horizon=5), DataLoader(Endless(), batch_size=None))
     assert trainer.global_step == 3
+    assert trainer.val_check_interval == 1.0
+    given = trainer_for(max_steps=3, enable_progress_bar=False, val_check_interval=2)
+    given.fit(SoftUCBOffline(dim=3, horizon=5), DataLoader(Endless(), batch_size=None))
+    assert given.val_check_interval == 2
     with pytest.raises(TypeError, match=r"expected problems, got dict; use trainer\.fit"):
         trainer.fit(SoftUCBOffline(dim=3, horizon=5), {"a": synthetic_problem(num_problems=4, num_arms=5, dim=3)})

@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_arm_ids, check_integer, check_number, check_shape
+from torch_softucb.checks import check_arm_ids, check_number, check_shape
 from torch_softucb.functional.scales import ALL_EQUAL, RegressionSums
+from torch_softucb.problems._checks import check_delay_probabilities, check_rounds_late
 
 
 def check_dense_ids(where: str, num_rows: int, num_bandits: int) -> None:
@@ -102,13 +103,11 @@ def check_candidates_known(where: str, known: bool) -> None:
 
 def check_delay(where: str, delay: object) -> int | Tensor:  # (D + 1,)
     """Check a number of rounds, or the probabilities of 0, 1, ... rounds, and return it."""
+    if isinstance(delay, str):
+        raise TypeError(f"{where}: delay must be a number or probabilities, got {delay!r}; use logged_delays(folder)")
     if not isinstance(delay, list | tuple | Tensor):
-        if isinstance(delay, str):
-            raise TypeError(f"{where}: delay must be a number or probabilities, got {delay!r}; use logged_delays(folder)")
-        return check_integer(where, "delay", delay, low=0)
+        return check_rounds_late(where, delay)
     values = delay if isinstance(delay, Tensor) else [check_number(where, "delay", each, low=0.0) for each in delay]
     chances = torch.as_tensor(values, dtype=torch.float64)
-    total = float(chances.sum())
-    if chances.dim() != 1 or not 0 < total <= 1 + 1e-6:
-        raise ValueError(f"{where}: delay must be probabilities that add up to more than 0 and at most 1, got {total:.4g}")
+    check_delay_probabilities(where, chances, chances.device)
     return chances

@@ -93,7 +93,7 @@ def candidate_sets(log: LoggedDecisions, *, num_arms: int = 50) -> CandidateSets
     """Return the candidate sets of a log's decisions, by the first of these rules that applies.
 
     1. ``features`` were logged: use them.
-    2. ``candidates`` were logged, and every item has the same features whenever it is shown: use those.
+    2. ``candidates`` were logged, and every item has the same features, up to rounding, whenever it is shown: use those.
        Candidates that were never shown are left out.
     3. Neither was logged, but every arm number has the same features whenever it is shown, at least twice on average:
        assume that all arms are candidates of every decision.

@@ -8,8 +8,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_softucb.checks import check_integer
-from torch_softucb.problems.contextual import MAX_DELAY
+from torch_softucb.functional.delays import delay_probabilities
+from torch_softucb.problems._checks import MAX_DELAY
 from torch_softucb.recommend import log_records
+from torch_softucb.recommend.log.codec import Columns
+from torch_softucb.recommend.log.logged_decisions import join_rewards
 
 _WHERE = "logged_delays"
 
@@ -21,8 +24,7 @@ def logged_delays(folder: str | os.PathLike[str], *, per_user: bool = True, long
 
     The delay of a reward is the number of rounds that its bandit plays between the decision and the reward, as in
     :func:`~torch_softucb.problems.contextual_problem`. The log ends before some rewards have arrived, so the distribution is
-    the Kaplan-Meier estimate: the probability of k rounds, given that it is at least k, comes from the decisions that were
-    followed by more than k rounds.
+    the Kaplan-Meier estimate (``torch_softucb.functional.delays``).
 
     Args:
         folder: folder of a :class:`~torch_softucb.recommend.DecisionLog`.
@@ -35,34 +37,28 @@ def logged_delays(folder: str | os.PathLike[str], *, per_user: bool = True, long
     if check_integer(_WHERE, "longest", longest, low=0) > MAX_DELAY:
         raise ValueError(f"{_WHERE}: longest must be at most {MAX_DELAY}, got {longest}")
     delay, later = _delays(folder, per_user)
-    last = np.minimum(delay, later - 1)  # the last number of rounds at which the reward could be seen to arrive
-    seen = last >= 0
-    if not (delay <= last).any():
+    probabilities = delay_probabilities(torch.from_numpy(delay), torch.from_numpy(later))
+    if not len(probabilities):
         raise ValueError(
             f"{_WHERE}: no reward in {folder} arrived before a later decision of the same bandit, so delays are not known; "
             "give the number of rounds, or per_user=False to count the decisions of all bandits"
         )
-    at_risk = np.bincount(last[seen])[::-1].cumsum()[::-1]
-    arrived = np.bincount(delay[delay <= last], minlength=len(at_risk))
-    still_open = np.cumprod(1 - arrived / at_risk)
-    probabilities = -np.diff(still_open, prepend=1.0)[: int(arrived.nonzero()[0][-1]) + 1]
     if len(probabilities) > longest + 1:
-        probabilities = np.append(probabilities[:longest], probabilities[longest:].sum())
-    return torch.from_numpy(probabilities)
+        probabilities = torch.cat((probabilities[:longest], probabilities[longest:].sum(0, keepdim=True)))
+    return probabilities
 
 
 def _delays(folder: str | os.PathLike[str], per_user: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # (n,), (n,)
     """Return the delay of every decision's reward, or the largest integer, and the number of later rounds of its bandit."""
     decisions: list[NDArray[np.int64]] = []  # id, bandit, position
-    rewards: list[NDArray[np.int64]] = []  # id, number of decisions before
+    rewards: list[Columns] = []  # with the number of decisions before as the reward
     count = 0
     for record_type, columns in log_records(folder):
         if record_type == "decisions":
             decisions.append(np.stack([columns[name] for name in ("id", "bandit", "position")]).astype(np.int64))
             count += len(columns["id"])
         else:
-            ids = columns["id"].astype(np.int64)
-            rewards.append(np.stack((ids, np.full_like(ids, count))))
+            rewards.append({"id": columns["id"], "reward": np.full(len(columns["id"]), count, np.float64)})
     if not count:
         raise ValueError(
             f"{_WHERE}: no decision in {folder}; give the folder of a DecisionLog, whose records are in the order of arrival"
@@ -76,12 +72,7 @@ def _delays(folder: str | os.PathLike[str], per_user: bool) -> tuple[NDArray[np.
         """Return the number of rounds before a decision, counted from any start that is the same for a bandit."""
         return np.searchsorted(rounds, owner * (count + 1) + before)
 
-    own = played(np.arange(count) + 1)
-    delay = np.full(count, np.iinfo(np.int64).max)
-    if rewards:
-        of, before = np.concatenate(rewards, axis=1)
-        rewarded, at = np.unique(of, return_index=True)
-        where = np.searchsorted(rewarded, ids).clip(max=len(rewarded) - 1)
-        known = rewarded[where] == ids
-        delay = np.where(known, played(before[at[where]]) - own, delay)
+    own, before = played(np.arange(count) + 1), join_rewards(ids, rewards)
+    arrived = ~np.isnan(before)
+    delay = np.where(arrived, played(np.where(arrived, before, 0).astype(np.int64)) - own, np.iinfo(np.int64).max)
     return delay, played(np.full(count, count)) - own

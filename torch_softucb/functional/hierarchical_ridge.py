@@ -67,8 +67,8 @@ def evidence_prior(sums: RegressionSums) -> HierarchicalRidge:
         sums: running sums of each user, with one batch dimension: ``(U,)``, ``(U, d)``, ``(U, d, d)``.
 
     Raises:
-        ValueError: there are fewer than two users, a user has no observations, sums are NaN or infinite, or all rewards
-            are equal.
+        ValueError: there are fewer than two users, a user has no observations, sums are NaN or infinite, all rewards are
+            equal, or a feature varies too little around its mean for sums in float64.
         NumericalError: the sums of a user are inconsistent.
 
     Example:
@@ -103,6 +103,7 @@ def _evidence_prior(given: RegressionSums) -> HierarchicalRidge:
     sums = _in_basis(given, basis)
     few = _some(sums, _FEW)
     model = _start(few)
+    evaluated(sums, model, Shrinkage(model.covariance, 0.0))  # inconsistent sums are named by their row among all users
     shrinkage = _chosen(few, model)
     if len(few.gram) < len(sums.gram):
         model, _ = maximised(few, model, shrinkage)

@@ -5,7 +5,17 @@ import math
 import torch
 from torch import Tensor
 
-from torch_softucb.checks import check_batch, check_finite, check_not_negative, check_number, check_shape
+from torch_softucb.checks import (
+    check_batch,
+    check_finite,
+    check_float_tensor,
+    check_integer,
+    check_not_negative,
+    check_number,
+    check_shape,
+)
+
+MAX_DELAY = 4096  # rounds; every trajectory keeps the features of as many open rewards
 
 
 def check_drift(where: str, drift_rate: float | Tensor, batch: torch.Size, *, drifts: bool) -> None:
@@ -62,3 +72,22 @@ def check_range(where: str, name: str, value: object, *, low: float, high: float
     raise ValueError(
         f"{where}: {name} must be (low, high) with low {smallest} and high not below low{largest}, got {value!r}"
     )
+
+
+def check_rounds_late(where: str, delay: object) -> int:
+    """Check a fixed delay and return it."""
+    late = check_integer(where, "delay", delay, low=0)
+    if late > MAX_DELAY:
+        raise ValueError(f"{where}: delay must be at most {MAX_DELAY} rounds, got {late}")
+    return late
+
+
+def check_delay_probabilities(where: str, delay: Tensor, device: torch.device) -> None:
+    """Require the probabilities of 0, 1, ... rounds of delay."""
+    check_float_tensor(where, "delay", delay, device=device)
+    fits = delay.dim() == 1 and 1 <= len(delay) <= MAX_DELAY + 1
+    check_shape(where, "delay", delay.shape, fits, f"(D + 1,), with D at most {MAX_DELAY}")
+    check_not_negative(where, "delay", delay)
+    total = float(delay.sum())
+    if not 0 < total <= 1 + 1e-6:
+        raise ValueError(f"{where}: delay must be probabilities that add up to more than 0 and at most 1, got {total:.4g}")

@@ -17,11 +17,11 @@ from torch_softucb.checks import (
     check_same_dtype,
     check_shape,
 )
+from torch_softucb.problems._checks import check_delay_probabilities, check_rounds_late
 from torch_softucb.problems.base import BanditProblem
 
 REWARDS = ("gaussian", "bernoulli", "empirical")
 _DIGITS = 1000  # steps of the dtype that the means of a bandit must span
-MAX_DELAY = 4096  # rounds; every trajectory keeps the features of as many open rewards
 
 
 @dataclass(eq=False)
@@ -85,7 +85,7 @@ class ContextualProblem(BanditProblem):
         if self.residuals is not None:
             _check_residuals(where, self.residuals, self.means)
         if self.delay is not None:
-            _check_delay(where, self.delay, device)
+            check_delay_probabilities(where, self.delay, device)
 
     def _check_sets(self, where: str, sets: Tensor) -> None:
         if not isinstance(sets, Tensor) or sets.dtype != torch.int64:
@@ -132,16 +132,6 @@ def _check_residuals(where: str, residuals: object, means: Tensor) -> None:
     check_same_dtype(where, "residuals", residuals, "the items'", means.dtype)
     check_shape(where, "residuals", residuals.shape, residuals.dim() == 1 and len(residuals) > 0, "(R,), with R at least 1")
     check_finite(where, "residuals", residuals)
-
-
-def _check_delay(where: str, delay: Tensor, device: torch.device) -> None:
-    check_float_tensor(where, "delay", delay, device=device)
-    fits = delay.dim() == 1 and 1 <= len(delay) <= MAX_DELAY + 1
-    check_shape(where, "delay", delay.shape, fits, f"(D + 1,), with D at most {MAX_DELAY}")
-    check_not_negative(where, "delay", delay)
-    total = float(delay.sum())
-    if not 0 < total <= 1 + 1e-6:
-        raise ValueError(f"{where}: probabilities of delays must add up to more than 0 and at most 1, got {total:.4g}")
 
 
 def contextual_problem(
@@ -224,11 +214,9 @@ def contextual_problem(
     _check_resolved(where, means)
     sets = candidates if isinstance(candidates, Tensor) else None
     if isinstance(delay, Tensor):
-        _check_delay(where, delay, items.device)
+        check_delay_probabilities(where, delay, items.device)
     else:
-        late = check_integer(where, "delay", delay, low=0)
-        if late > MAX_DELAY:
-            raise ValueError(f"{where}: delay must be at most {MAX_DELAY} rounds, got {late}")
+        late = check_rounds_late(where, delay)
         delay = torch.nn.functional.one_hot(torch.tensor(late), late + 1).double().to(items.device)
     if mask is not None:
         check_mask(where, mask, means.shape, device=items.device)

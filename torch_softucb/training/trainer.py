@@ -23,6 +23,7 @@ from torch_softucb.training.problem_data import ProblemDataModule
 from torch_softucb.training.runs import Run, RunGuard
 from torch_softucb.training.tags import BASELINES
 
+_VALIDATE = 0.2  # share of the batches of an epoch after which the policy is validated
 _MOST = 1024  # batches of an iterator that are kept
 _CALLS = "use trainer.fit(module, problem), or trainer.fit(module, [problem, ...]) with one batch of problems per step"
 
@@ -50,7 +51,8 @@ class _Trainer(L.Trainer):
     def fit(self, model: L.LightningModule, train_dataloaders: Any = None, *args: Any, **kwargs: Any) -> None:
         """Train on a data module, a loader, a problem or a list of problems; the other arguments are Lightning's."""
         data = served(train_dataloaders, most=self.max_steps)
-        if isinstance(data, DataLoader) and isinstance(data.dataset, IterableDataset):
+        endless = isinstance(data, DataLoader) and isinstance(data.dataset, IterableDataset)
+        if endless and self.val_check_interval == _VALIDATE:
             self.val_check_interval = 1.0  # a share of the batches needs their number
         super().fit(model, data, *args, **kwargs)
 
@@ -105,7 +107,7 @@ def trainer_defaults(log_dir: str, *, run: Run | None = None, checkpoint_every: 
         "max_epochs": 1,
         "log_every_n_steps": 1,
         "num_sanity_val_steps": 0,
-        "val_check_interval": 0.2,
+        "val_check_interval": _VALIDATE,
         "enable_model_summary": False,
         "logger": TensorBoardLogger(save_dir=".", name=log_dir, default_hp_metric=False, **options),
         "callbacks": [
